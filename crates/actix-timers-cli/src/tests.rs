@@ -407,10 +407,9 @@ fn fill(store: &mut dyn Store, key: &str, reason: &str) -> Result<Vec<DurableId>
     });
     made(store, Op::Put(put.collect()), DueTime::MIN)?;
     // The store is joined, as by a service, to deliver two of them.
-    store.join(&Default::default(), DueTime::MIN)?;
     let served = Served { index: 0, route, message_type, version: 1, max_attempts: 3 };
-    let filter = Arc::new(Filter { served: vec![served] });
-    let claim = Claim { ids: ids[3..].to_vec(), filter, suspects: Suspects::Left };
+    store.join(&NodeInfo { name: String::new(), serves: Filter { served: vec![served] } }, DueTime::MIN)?;
+    let claim = Claim { ids: ids[3..].to_vec(), suspects: Suspects::Left };
     let dead_at = nine_o_clock(9);
     if let Outcome::Claimed { records, .. } = made(store, Op::Claim(claim), dead_at)? {
         let nexts = [

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use actix_timers_durable::store::{
-    Claim, Delivery, EmbeddedStore, Filter, Look, NewTimer, Next, Note, OnKey, Op, Outcome, Position, Reads as _,
-    Served, Store as _, Suspects,
+    Claim, Delivery, EmbeddedStore, Filter, Look, NewTimer, Next, NodeInfo, Note, OnKey, Op, Outcome, Position,
+    Reads as _, Served, Store as _, Suspects,
 };
 use actix_timers_durable::{DueTime, DurableId};
 use bench::durable::{self, MESSAGE_TYPE, PAYLOAD};
@@ -212,9 +212,9 @@ impl Store {
     pub(crate) fn new(directory: &Path) -> Self {
         let path = directory.join("store");
         let mut store = EmbeddedStore::open(&path).unwrap();
-        store.join(&Default::default(), DueTime::MIN).unwrap();
         let (route, message_type) = (ROUTE.into(), MESSAGE_TYPE.into());
         let filter = Filter { served: vec![Served { index: 0, route, message_type, version: 1, max_attempts: 10 }] };
+        store.join(&NodeInfo { name: String::new(), serves: filter.clone() }, DueTime::MIN).unwrap();
         Self { store, path, filter: Arc::new(filter), claimed: Vec::new(), now: DueTime::MIN, after: None }
     }
 
@@ -239,7 +239,7 @@ impl Store {
         }));
         let claims = ids.len();
         if claims > 0 {
-            ops.push(Op::Claim(Claim { ids, filter: Arc::clone(&self.filter), suspects: Suspects::Left }));
+            ops.push(Op::Claim(Claim { ids, suspects: Suspects::Left }));
         }
         for outcome in self.store.apply(&ops, self.now).unwrap() {
             if let Outcome::Claimed { records, .. } = outcome.unwrap() {

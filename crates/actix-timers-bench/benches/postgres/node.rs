@@ -141,8 +141,7 @@ impl Node {
     ) -> Vec<Delivery> {
         let mut ops: Vec<_> = ended.iter().map(|delivery| Op::End(*delivery, next(delivery))).collect();
         if !ids.is_empty() {
-            let filter = Arc::clone(&self.filter);
-            ops.push(Op::Claim(Claim { ids: ids.to_vec(), filter, suspects: Suspects::Left }));
+            ops.push(Op::Claim(Claim { ids: ids.to_vec(), suspects: Suspects::Left }));
         }
         let mut claimed = Vec::new();
         for outcome in self.apply(&ops) {

@@ -30,7 +30,10 @@ impl Hands {
 }
 
 /// Returns the parts of a committer, and its reports.
-fn setup(store: impl Store, hands: &Hands) -> (Setup, Receiver<Report>) {
+fn setup(mut store: impl Store, hands: &Hands) -> (Setup, Receiver<Report>) {
+    let (route, message_type) = ("route".into(), "type".into());
+    let served = vec![Served { index: 0, route, message_type, version: 1, max_attempts: 3 }];
+    store.join(&NodeInfo { name: String::new(), serves: Filter { served } }, DueTime::MIN).unwrap();
     let (reported, reports) = channel();
     let reported = Mutex::new(reported);
     let hands = hands.clone();
@@ -86,9 +89,7 @@ fn put_one(committer: &Committer, due: u64) -> DurableId {
 }
 
 fn claim(id: DurableId) -> Request {
-    let (route, message_type) = ("route".into(), "type".into());
-    let served = vec![Served { index: 0, route, message_type, version: 1, max_attempts: 3 }];
-    Op::Claim(Claim { ids: vec![id], filter: Arc::new(Filter { served }), suspects: Suspects::Left }).into()
+    Op::Claim(Claim { ids: vec![id], suspects: Suspects::Left }).into()
 }
 
 fn is_created(outcome: &Answered<Outcome>) -> bool {

@@ -75,7 +75,7 @@ impl DurableTimerActor {
         if ids.is_empty() {
             return self.alone.end(self.now());
         }
-        self.submit(Op::Claim(Claim { ids, filter: self.routes.filter(|_| true), suspects }));
+        self.submit(Op::Claim(Claim { ids, suspects }));
     }
 
     pub(super) fn look(&mut self) {

@@ -122,14 +122,12 @@ pub struct NewTimer {
     pub on_key: OnKey,
 }
 
-/// A claim of pending timers: each that is still pending, due by the store's clock, not parked, and
-/// [served](Filter). The others are left as they are.
+/// A claim of pending timers: each that is still pending, due by the store's clock, not parked, and of a type that this node
+/// [serves](NodeInfo::serves). The others are left as they are.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {
     /// The timers, each once.
     pub ids: Vec<DurableId>,
-    /// The routes to serve.
-    pub filter: Arc<Filter>,
     /// The treatment of suspects.
     pub suspects: Suspects,
 }
@@ -145,8 +143,8 @@ pub enum Suspects {
     Unmarked,
 }
 
-/// The message types that a node can deliver now. Of timers of other routes, types and newer versions no hint is returned,
-/// and none is claimed.
+/// The message types that a node delivers, or can deliver now. Of timers of other routes, types and newer versions no hint is
+/// returned, and none is claimed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Filter {
     /// The types by route.
@@ -622,7 +620,7 @@ pub trait Store: Reads {
     /// [`StoreError::Unknown`] or [`StoreError::Failed`] the changes may or may not have been made.
     fn apply(&mut self, ops: &[Op], now: DueTime) -> Result<Vec<Result<Outcome, StoreError>>, StoreError>;
 
-    /// Looks for pending timers that a claim with this filter could claim when they are due, in the order of their
+    /// Looks for pending timers of these routes that a claim could claim when they are due, in the order of their
     /// positions. Of changes that are made while it is under way it sees all or nothing.
     fn look(&mut self, look: &Look, now: DueTime) -> Looking;
 

@@ -19,7 +19,7 @@ fn a_backup_has_the_changes_up_to_its_request() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = open(&directory.path().join("store")).unwrap();
     (0..50).for_each(|group| _ = apply(&mut store, &puts(group * 20..group * 20 + 20, 2500)).unwrap());
-    let park = Op::End(delivery(3), Next::Park { reason: "why".into() });
+    let park = Op::End(delivery(3), Next::Park { reason: "paused by hand".into() });
     apply(&mut store, &[claim(&[id(3), id(5)]), park, Op::Cancel(id(4))]).unwrap();
     let target = directory.path().join("backups/one");
     let copying = store.back_up(&target).unwrap();

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use actix_timers_durable::store::{Look, Next, NodeInfo, Op, Reads, Record, Store};
-use support::store::{at, claim, put, record, serving};
+use actix_timers_durable::store::{Look, Next, Op, Reads, Record, Store};
+use support::store::{at, claim, node, put, record, serving};
 
 use crate::workshop::{apply, assert_sound, delivery, open, timer};
 
@@ -39,13 +39,13 @@ fn begun_deliveries_of_the_last_process_are_counted() {
     let timers: Vec<_> = (0..3).map(|number| record(number, 0)).collect();
     let ids: Vec<_> = timers.iter().map(|timer| timer.id).collect();
     let mut store = open(directory.path()).unwrap();
-    store.join(&NodeInfo::default(), at(0)).unwrap();
+    store.join(&node(&serving(&["a"])), at(0)).unwrap();
     store.apply(&timers.iter().map(support::store::put).collect::<Vec<_>>(), at(0)).unwrap();
     store.apply(&[claim(&ids[..2])], at(1)).unwrap();
     assert_eq!(store.gauges().interrupted, 0);
     drop(store);
     let mut store = open(directory.path()).unwrap();
-    store.join(&NodeInfo::default(), at(2)).unwrap();
+    store.join(&node(&serving(&["a"])), at(2)).unwrap();
     store.apply(&[claim(&ids)], at(2)).unwrap();
     assert_eq!(store.gauges().interrupted, 2);
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use actix_timers_durable::StoreError;
-use actix_timers_durable::store::{Again, EmbeddedStore, Next, NodeInfo, OnKey, Op, Part, Reads, Record, Store};
-use support::store::{at, claim, new};
+use actix_timers_durable::store::{Again, EmbeddedStore, Next, OnKey, Op, Part, Reads, Record, Store};
+use support::store::{at, claim, new, node, serving};
 
 use crate::workshop::{all, apply, delivery, id, number_of, put, timer};
 
@@ -26,7 +26,7 @@ pub(crate) fn changes(group: u64) -> Vec<Op> {
         changes.extend([
             Op::End(delivery(before), Next::Delete),
             Op::End(delivery(before + 1), dead(Some(again))),
-            Op::End(delivery(before + 2), Next::Park { reason: "it is unknown".into() }),
+            Op::End(delivery(before + 2), Next::Park { reason: "paused by hand".into() }),
             Op::End(delivery(before + 3), dead(None)),
             Op::Move(id(before + 5), at(2 * HOUR)),
         ]);
@@ -68,8 +68,8 @@ pub(crate) fn contents(store: &mut EmbeddedStore) -> Result<Vec<String>, StoreEr
 /// Returns the contents of a store after these groups, and a restart, by the rules of the store in memory.
 pub(crate) fn expected(groups: impl IntoIterator<Item = u64>) -> Vec<String> {
     let mut store = EmbeddedStore::in_memory().unwrap();
-    store.join(&NodeInfo::default(), at(0)).unwrap();
+    store.join(&node(&serving(&["a"])), at(0)).unwrap();
     groups.into_iter().for_each(|group| _ = apply(&mut store, &changes(group)).unwrap());
-    store.join(&NodeInfo::default(), at(0)).unwrap();
+    store.join(&node(&serving(&["a"])), at(0)).unwrap();
     contents(&mut store).unwrap()
 }

@@ -6,16 +6,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use actix_timers_durable::store::{
-    Delivery, EmbeddedStore, Found, NodeInfo, Op, Outcome, Part, Query, Reads, Record, Store,
-};
+use actix_timers_durable::store::{Delivery, EmbeddedStore, Found, Op, Outcome, Part, Query, Reads, Record, Store};
 use actix_timers_durable::{DurableId, StoreError};
-use support::store::{at, record};
+use support::store::{at, node, record, serving};
 
-/// Opens a store for a process that serves no route, so that parked timers stay as they are.
+/// Opens a store for a process that serves the routes of the tests.
 pub(crate) fn open(path: &Path) -> Result<EmbeddedStore, StoreError> {
     let mut store = EmbeddedStore::open(path)?;
-    store.join(&NodeInfo::default(), at(0))?;
+    store.join(&node(&serving(&["a", "b"])), at(0))?;
     Ok(store)
 }
 

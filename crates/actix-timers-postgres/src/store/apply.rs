@@ -8,6 +8,7 @@
 //! found something locked begins with care, so that locks do not hold up the others again.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_timers_durable::store::{Claim, NewTimer, Op, Outcome, State, Suspects};
@@ -173,7 +174,8 @@ async fn look_at(session: &mut Session, ops: &[Op], unclaimed: Unclaimed, has_ti
     else {
         return;
     };
-    let mut params = claim_params(session.node(), &unclaimed.ids, &claim.filter);
+    let types = Arc::clone(&session.member.types);
+    let mut params = claim_params(session.node(), &unclaimed.ids, &types);
     params.push(Box::new(unclaimed.at));
     let rows = if has_time { session.query(UNCLAIMED, params).await.ok() } else { None };
     let Some(rows) = rows else {
@@ -282,7 +284,8 @@ async fn send(session: &mut Session, ops: &[Op], group: &mut Group, slots: &mut 
         }
     }
     let is_careful = group.is_keyed && group.is_careful;
-    let mut steps = steps(ops, &group.ops, session.node(), is_careful);
+    let types = Arc::clone(&session.member.types);
+    let mut steps = steps(ops, &group.ops, session.node(), &types, is_careful);
     if is_careful {
         steps.insert(0, Step { call: Call { sql: WAIT, params: vec![] }, read: Box::new(|_, _| {}) });
     }
@@ -350,10 +353,10 @@ async fn repeat(
 /// Claims timers in halves, since one of them fails all. The guilty one is parked.
 async fn claim_apart(session: &mut Session, op: usize, claim: &Claim, slots: &mut Slots) {
     let (mut records, mut damaged) = (Vec::new(), Vec::new());
-    let mut parts = VecDeque::from([claim.ids.clone()]);
+    let (types, mut parts) = (Arc::clone(&session.member.types), VecDeque::from([claim.ids.clone()]));
     while let Some(ids) = parts.pop_front() {
-        let part = Claim { ids, ..claim.clone() };
-        match send_steps(session, claim_steps(op, &part, session.node()), slots).await {
+        let part = Claim { ids, suspects: claim.suspects };
+        match send_steps(session, claim_steps(op, &part, session.node(), &types), slots).await {
             Ok(()) => {
                 if let Some(Ok(Outcome::Claimed { records: more, damaged: bad, .. })) = slots.outcomes[op].take() {
                     records.extend(more);

@@ -97,7 +97,7 @@ pub(super) struct Member {
     again_every: Duration,
     clock: StoreClock,
     /// The types that it delivers.
-    types: Types,
+    pub(super) types: Arc<Types>,
     /// The other nodes with the ends of their leases, and the time at which they were first seen.
     seen: HashMap<i64, (String, Duration)>,
     /// The last reading of the server's clock in microseconds, and its arrival.
@@ -222,7 +222,7 @@ pub(crate) async fn read_clock(client: &impl GenericClient, clock: &StoreClock) 
 /// Joins, or says why this node cannot serve.
 pub(super) async fn join(session: &mut Session, node: &NodeInfo) -> Result<Beat, StoreError> {
     let member = &mut session.member;
-    member.types = Types::of(&node.serves);
+    member.types = Arc::new(Types::of(&node.serves));
     if !node.name.is_empty() {
         member.name = format!("{} {}", member.name, node.name);
     }
@@ -245,7 +245,7 @@ async fn enter(session: &mut Session) -> Result<(), Failure> {
     session.connect().await?;
     let id = (DurableId::new(DueTime::MIN).random() >> 1).cast_signed().max(1);
     let member = &mut session.member;
-    let (name, lease, types) = (member.name.clone(), member.lease_ms(), member.types.clone());
+    let (name, lease, types) = (member.name.clone(), member.lease_ms(), Arc::clone(&member.types));
     (member.reading, member.sweep) = (None, None);
     member.settled.1 = boot_clock::now();
     let lock = Call { sql: LOCK, params: params![id] };
@@ -515,7 +515,7 @@ async fn give_back(session: &mut Session, own: i64, claimed: Vec<Claimed>, beat:
 /// Serves nothing from now on: other nodes divide the timers among them at their next beats.
 pub(super) async fn retire(session: &mut Session) -> Result<(), StoreError> {
     let node = session.node();
-    session.member.types = Types::default();
+    session.member.types = Arc::default();
     Ok(session.query(RETIRE, params![node]).await.map(drop)?)
 }
 

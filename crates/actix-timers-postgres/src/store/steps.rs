@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
 
-use actix_timers_durable::store::{Again, Claim, Delivery, Filter, Next, Op, Outcome, State, Suspects, note_to_json};
+use actix_timers_durable::store::{Again, Claim, Delivery, Next, Op, Outcome, State, Suspects, note_to_json};
 use actix_timers_durable::{DueTime, DurableId, Pause, PauseTarget};
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -137,7 +137,7 @@ static CLAIM: LazyLock<(&str, String)> = LazyLock::new(|| {
 const FULL: usize = 8 << 20;
 
 /// Returns the steps of changes of different timers, in the order of their transaction. Careful ones leave locked keys out.
-pub(super) fn steps<'a>(ops: &'a [Op], part: &[usize], node: i64, is_careful: bool) -> Vec<Step<'a>> {
+pub(super) fn steps<'a>(ops: &'a [Op], part: &[usize], node: i64, types: &'a Types, is_careful: bool) -> Vec<Step<'a>> {
     let mut part: Vec<(usize, &Op)> = part.iter().map(|op| (*op, &ops[*op])).collect();
     // New timers with one key keep their order.
     part.sort_by_cached_key(
@@ -160,7 +160,7 @@ pub(super) fn steps<'a>(ops: &'a [Op], part: &[usize], node: i64, is_careful: bo
             Op::DiscardOlder { past_of, than, limit } => {
                 others.push(discard_step(number, past_of.as_deref(), *than, *limit));
             }
-            Op::Claim(claim) => others.extend(claim_steps(number, claim, node)),
+            Op::Claim(claim) => others.extend(claim_steps(number, claim, node, types)),
             Op::Pause(pause) => others.push(pause_step(number, &pause.target, Some(pause))),
             Op::Resume(target) => others.push(pause_step(number, target, None)),
             Op::End(..) | Op::EndWith(..) => {}
@@ -349,9 +349,9 @@ fn pause_step<'a>(number: usize, target: &'a PauseTarget, pause: Option<&'a Paus
     Step { call: Call { sql, params }, read: Box::new(read) }
 }
 
-pub(super) fn claim_steps<'a>(number: usize, claim: &'a Claim, node: i64) -> [Step<'a>; 2] {
+pub(super) fn claim_steps<'a>(number: usize, claim: &'a Claim, node: i64, types: &'a Types) -> [Step<'a>; 2] {
     let (lock, sql) = &*CLAIM;
-    let mut params = claim_params(node, &claim.ids, &claim.filter);
+    let mut params = claim_params(node, &claim.ids, types);
     let (are_suspects, is_alone) = (claim.suspects != Suspects::Left, claim.suspects == Suspects::Marked);
     params.extend(params![are_suspects, is_alone]);
     let read = move |rows: Vec<Row>, slots: &mut Slots| {
@@ -380,8 +380,8 @@ pub(super) fn claim_steps<'a>(number: usize, claim: &'a Claim, node: i64) -> [St
 }
 
 /// Returns the parameters of statements about timers to claim.
-pub(super) fn claim_params<'a>(node: i64, ids: &[DurableId], filter: &Filter) -> Params<'a> {
-    let Types { names, versions, budgets, .. } = Types::of(filter);
+pub(super) fn claim_params<'a>(node: i64, ids: &[DurableId], types: &'a Types) -> Params<'a> {
+    let Types { names, versions, budgets, .. } = types;
     let mut ids = uuids(ids.iter().copied());
     ids.sort_unstable();
     params![node, ids, names, versions, budgets]

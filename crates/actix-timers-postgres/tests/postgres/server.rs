@@ -37,7 +37,7 @@ pub(crate) fn connect_to(address: &str, options: PostgresOptions) -> Result<Post
 
 /// A node that delivers the type `Order` of the routes `a` and `b`.
 pub(crate) fn node() -> NodeInfo {
-    NodeInfo { name: "test".into(), serves: (*serving(&["a", "b"])).clone() }
+    support::store::node(&serving(&["a", "b"]))
 }
 
 /// Starts a proxy in front of the server, and returns the address through it.

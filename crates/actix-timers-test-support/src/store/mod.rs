@@ -82,6 +82,11 @@ pub fn new(record: &Record, on_key: OnKey) -> NewTimer {
     NewTimer { record: Arc::new(record.clone()), on_key }
 }
 
+/// Returns a node that serves these types.
+pub fn node(serves: &Filter) -> NodeInfo {
+    NodeInfo { name: "test".into(), serves: serves.clone() }
+}
+
 /// Returns a filter that serves the type `Order` of the routes.
 pub fn serving(routes: &[&str]) -> Arc<Filter> {
     let served = |(index, route): (usize, &&str)| Served {
@@ -99,7 +104,7 @@ pub fn claim(ids: &[DurableId]) -> Op {
 }
 
 pub fn claim_as(ids: &[DurableId], suspects: Suspects) -> Op {
-    Op::Claim(Claim { ids: ids.to_vec(), filter: serving(&["a", "b"]), suspects })
+    Op::Claim(Claim { ids: ids.to_vec(), suspects })
 }
 
 /// A store at a time.
@@ -107,27 +112,32 @@ pub struct World<'a, S: Subject> {
     pub subject: &'a mut S,
     pub store: S::Store,
     pub now: DueTime,
+    /// The types that it serves.
+    pub serves: Arc<Filter>,
 }
 
 impl<'a, S: Subject> World<'a, S> {
     pub fn new(subject: &'a mut S) -> Self {
+        Self::serving(subject, serving(&["a", "b"]))
+    }
+
+    pub fn serving(subject: &'a mut S, serves: Arc<Filter>) -> Self {
         let now = at(0);
         subject.set_now(now);
         let store = subject.create();
-        let mut world = Self { subject, store, now };
+        let mut world = Self { subject, store, now, serves };
         world.join();
         world
     }
 
     pub fn join(&mut self) -> Beat {
-        let node = NodeInfo { name: "test".into(), serves: (*serving(&["a", "b"])).clone() };
-        self.store.join(&node, self.now).unwrap()
+        self.store.join(&node(&self.serves), self.now).unwrap()
     }
 
-    /// Ends the process, and joins as the next one.
-    pub fn restart(self) -> Option<(Self, Beat)> {
+    /// Ends the process, and joins as the next one, which serves these types.
+    pub fn restart(self, serves: Arc<Filter>) -> Option<(Self, Beat)> {
         let store = self.subject.restart(self.store)?;
-        let mut world = World { subject: self.subject, store, now: self.now };
+        let mut world = World { subject: self.subject, store, now: self.now, serves };
         let beat = world.join();
         Some((world, beat))
     }

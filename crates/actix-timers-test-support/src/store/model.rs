@@ -40,6 +40,8 @@ pub struct Model {
     /// The keys of timers that are complete, by route and key: the timer, and the end of the time for which it is kept.
     pub kept: BTreeMap<(Arc<str>, Arc<str>), (DurableId, DueTime)>,
     pub past: BTreeMap<(DurableId, u64), Found>,
+    /// The types that are claimed.
+    pub serves: Arc<Filter>,
 }
 
 fn served<'f>(filter: &'f Filter, record: &Record) -> Option<&'f Served> {
@@ -205,7 +207,7 @@ impl Model {
                 continue;
             }
             let Some(row) = self.rows.get_mut(id) else { continue };
-            let Some(served) = served(&claim.filter, &row.record) else { continue };
+            let Some(served) = served(&self.serves, &row.record) else { continue };
             if row.record.progress.due > now {
                 not_due.push((*id, row.record.progress.due));
                 continue;
@@ -310,14 +312,15 @@ impl Model {
     }
 
     /// Joins as the next process, and returns the rows to blame.
-    pub fn restart(&mut self, serves: &Filter, now: DueTime) -> Vec<Arc<Record>> {
+    pub fn restart(&mut self, serves: Arc<Filter>, now: DueTime) -> Vec<Arc<Record>> {
         for row in self.rows.values_mut() {
             row.is_claimed = row.is_alone;
-            if row.parked.is_some() && !is_paused(row) && served(serves, &row.record).is_some() {
+            if row.parked.is_some() && !is_paused(row) && served(&serves, &row.record).is_some() {
                 row.parked = None;
                 row.record.progress.due = row.record.progress.due.max(now);
             }
         }
+        self.serves = serves;
         self.rows.values().filter(|row| row.is_alone).map(|row| Arc::new(row.record.clone())).collect()
     }
 

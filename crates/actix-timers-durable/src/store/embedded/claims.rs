@@ -63,7 +63,7 @@ impl Changes<'_> {
                 continue;
             };
             drop(rows);
-            let served = claim.filter.find(&record.route, &record.message_type, record.message_version);
+            let served = self.info.serves.find(&record.route, &record.message_type, record.message_version);
             let Some(served) = served.filter(|_| !paused.iter().any(|pause| pause.is_of(&record.route))) else {
                 continue;
             };

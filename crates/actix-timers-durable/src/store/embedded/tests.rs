@@ -179,8 +179,7 @@ fn a_list_passes_over_a_bounded_number_of_moved_and_parked_rows() {
 fn a_sweep_whose_reply_was_lost_keeps_what_runs() {
     let mut store = EmbeddedStore::in_memory().unwrap();
     let served = Served { index: 0, route: "a".into(), message_type: "t".into(), version: 1, max_attempts: 10 };
-    let filter = Arc::new(Filter { served: vec![served] });
-    store.join(&NodeInfo { name: "n".into(), serves: (*filter).clone() }, DueTime::MIN).unwrap();
+    store.join(&NodeInfo { name: "n".into(), serves: Filter { served: vec![served] } }, DueTime::MIN).unwrap();
     let now = DueTime::from_millis(10).unwrap();
     let ids = [1, 2].map(|number| DurableId::from_parts(DueTime::MIN, number, 0));
     for id in ids {
@@ -188,7 +187,7 @@ fn a_sweep_whose_reply_was_lost_keeps_what_runs() {
             "INSERT INTO timers (id, due, nominal, route, message_type, payload) VALUES (?1, 0, 0, 'a', 't', x'00')";
         store.connection().unwrap().execute(fill, [columns::blob(&id)]).unwrap();
     }
-    let claim = Op::Claim(Claim { ids: ids.to_vec(), filter, suspects: Suspects::Left });
+    let claim = Op::Claim(Claim { ids: ids.to_vec(), suspects: Suspects::Left });
     store.apply(std::slice::from_ref(&claim), now).unwrap();
     let running = ids.map(|id| Delivery { id, repetition: 1, attempt: 1 });
     // It is committed, and nobody learns its number.
