@@ -19,7 +19,7 @@ use super::route::Route;
 use super::routes::{Role, RouteOptions, Routes};
 use super::store::Store;
 use super::store_wall::StoreWall;
-use super::timers::DurableTimers;
+use super::timers::{DurableTimers, Parts};
 use super::trace;
 
 /// A builder of durable timers; see [`DurableTimers::builder`].
@@ -298,11 +298,10 @@ impl DurableTimersBuilder {
         let listener: Listener = Arc::new(move |report| to.do_send(Event::Reported(report, work.begin_work())));
         let claimed = beat.blamed.iter().map(|record| record.delivery()).collect();
         let setup = Setup { store, routes: Arc::clone(&routes), claimed, group, clock, listener, name };
-        let committer =
-            if timers.clock().wall_is_steady() { Committer::inline(setup) } else { Committer::start_thread(setup)? };
-        let durable = DurableTimers::new(committer.clone(), Arc::clone(&routes), timers.clone(), actor.clone());
-        context.run(DurableTimerActor::new(routes, config, sharing, timers, committer, durable.clone()));
+        let committer = Committer::start(setup, timers.clock().wall_is_steady())?;
+        let parts = Arc::new(Parts { committer, routes, timers, actor: actor.clone() });
+        context.run(DurableTimerActor::new(config, sharing, Arc::clone(&parts)));
         actor.do_send(Event::Begin(beat));
-        Ok(durable)
+        Ok(DurableTimers { parts })
     }
 }

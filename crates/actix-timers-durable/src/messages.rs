@@ -20,7 +20,7 @@ impl<M: DurableMessage> Handler<Schedule<M>> for DurableTimerActor {
     type Result = ResponseFuture<Result<Scheduled, ScheduleError<M>>>;
 
     fn handle(&mut self, request: Schedule<M>, _: &mut Context<Self>) -> Self::Result {
-        Box::pin(self.durable.schedule(request))
+        Box::pin(self.durable().schedule(request))
     }
 }
 
@@ -57,7 +57,7 @@ impl Handler<CancelDurable> for DurableTimerActor {
     type Result = ResponseFuture<Result<CancelOutcome, DurableError>>;
 
     fn handle(&mut self, CancelDurable(id): CancelDurable, _: &mut Context<Self>) -> Self::Result {
-        let timers = self.durable.clone();
+        let timers = self.durable();
         Box::pin(async move { timers.cancel(id).await })
     }
 }
@@ -66,7 +66,7 @@ impl Handler<GetDurable> for DurableTimerActor {
     type Result = ResponseFuture<Result<Option<DurableInfo>, DurableError>>;
 
     fn handle(&mut self, GetDurable(id): GetDurable, _: &mut Context<Self>) -> Self::Result {
-        let timers = self.durable.clone();
+        let timers = self.durable();
         Box::pin(async move { timers.get(id).await })
     }
 }
@@ -75,7 +75,7 @@ impl Handler<ListDurable> for DurableTimerActor {
     type Result = ResponseFuture<Result<DurablePage, DurableError>>;
 
     fn handle(&mut self, ListDurable(filter): ListDurable, _: &mut Context<Self>) -> Self::Result {
-        let timers = self.durable.clone();
+        let timers = self.durable();
         Box::pin(async move { timers.list(filter).await })
     }
 }

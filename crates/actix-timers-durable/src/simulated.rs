@@ -21,6 +21,7 @@ use super::committer::{Committer, CommitterClock, Listener, Reading, Setup};
 use super::deliveries::{DeliveryConfig, DurableTimerActor, Event};
 use super::routes::{Role, RouteOptions, Routes};
 use super::store::{FsyncOutcome, MemoryDisk, Store};
+use super::timers::Parts;
 use super::{DueTime, Durable, DurableId, DurableMessage, DurableTimers, HandlerError, RetryPolicy};
 
 const MILLISECOND: u64 = 1_000_000;
@@ -240,11 +241,11 @@ fn start(faults: &Faults, records: Records, shared: &Shared) -> Vec<Task> {
     let (group, name) = ([1, 3, 4096][random(3) as usize], "simulated".to_owned());
     let claimed = beat.blamed.iter().map(|record| record.delivery()).collect();
     let setup = Setup { store, routes: Arc::clone(&routes), claimed, group, clock, listener, name };
-    let committer = Committer::start_thread(setup).unwrap();
-    let durable = DurableTimers::new(committer.clone(), Arc::clone(&routes), timers.clone(), addr.clone());
-    let actor = DurableTimerActor::new(routes, config, None, timers, committer, durable.clone());
+    let committer = Committer::start(setup, false).unwrap();
+    let parts = Arc::new(Parts { committer, routes, timers, actor: addr.clone() });
+    let actor = DurableTimerActor::new(config, None, Arc::clone(&parts));
     addr.do_send(Event::Begin(beat));
-    shared.replace(Some(durable));
+    shared.replace(Some(DurableTimers { parts }));
     // Deliveries are spawned.
     let local = LocalSet::new();
     local.spawn_local(deliveries.into_future(actor));

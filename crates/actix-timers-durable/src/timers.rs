@@ -97,14 +97,16 @@ const _: () = assert!(DurableTimers::MAX_BATCH <= committer::MAX_REQUESTS);
 /// # }).unwrap();
 /// ```
 #[derive(Clone)]
-pub struct DurableTimers(Arc<Parts>);
+pub struct DurableTimers {
+    pub(super) parts: Arc<Parts>,
+}
 
-struct Parts {
-    committer: Committer,
-    routes: Arc<Routes>,
+pub(super) struct Parts {
+    pub(super) committer: Committer,
+    pub(super) routes: Arc<Routes>,
     /// Internal timers, not to be exposed.
-    timers: InternalTimers,
-    actor: Addr<DurableTimerActor>,
+    pub(super) timers: InternalTimers,
+    pub(super) actor: Addr<DurableTimerActor>,
 }
 
 impl DurableTimers {
@@ -113,29 +115,20 @@ impl DurableTimers {
     /// Maximum bytes of encoded messages and headers in one call of [`schedule_all`](Self::schedule_all).
     pub const MAX_BATCH_BYTES: usize = 4 << 20;
 
-    pub(super) fn new(
-        committer: Committer,
-        routes: Arc<Routes>,
-        timers: InternalTimers,
-        actor: Addr<DurableTimerActor>,
-    ) -> Self {
-        Self(Arc::new(Parts { committer, routes, timers, actor }))
-    }
-
     /// Returns the address of the actor, to send it requests as messages: [`Schedule`],
     /// [`CancelDurable`](super::CancelDurable) and so on.
     pub fn addr(&self) -> &Addr<DurableTimerActor> {
-        &self.0.actor
+        &self.parts.actor
     }
 
     /// Returns the name, as in the label `timer` of the metrics.
     pub fn name(&self) -> &str {
-        self.0.timers.name()
+        self.parts.timers.name()
     }
 
     /// Returns the wall-clock time by which timers fall due.
     pub fn wall(&self) -> SystemTime {
-        self.0.timers.clock().wall()
+        self.parts.timers.clock().wall()
     }
 
     /// Delivers `message` on a route after `delay`, counted from this call.
@@ -252,7 +245,7 @@ impl DurableTimers {
                 ScheduleFuture::new(DurableId::new(DueTime::MAX), request.message, rejected)
             }
             Ok(timer) => {
-                let (id, committer) = (timer.record.id, self.0.committer.clone());
+                let (id, committer) = (timer.record.id, self.parts.committer.clone());
                 let committing = async move {
                     let scheduled = put(&committer, vec![timer]).await?;
                     Ok(scheduled.first().copied().unwrap_or(Scheduled::Created(id)))
@@ -314,14 +307,14 @@ impl DurableTimers {
         if timers.is_empty() {
             return Ok(Vec::new());
         }
-        put(&self.0.committer, timers).await.map_err(|reason| ScheduleError { message: messages, reason })
+        put(&self.parts.committer, timers).await.map_err(|reason| ScheduleError { message: messages, reason })
     }
 
     /// Creates the row of a request.
     fn new_timer<M: DurableMessage>(&self, request: &Schedule<M>) -> Result<NewTimer, DurableError> {
-        request.new_timer(&**self.0.timers.clock(), &self.0.routes.codec, || {
-            let (number, _) = self.0.routes.of::<M>(&request.route)?;
-            let route = self.0.routes.get(number);
+        request.new_timer(&**self.parts.timers.clock(), &self.parts.routes.codec, || {
+            let (number, _) = self.parts.routes.of::<M>(&request.route)?;
+            let route = self.parts.routes.get(number);
             Ok((Arc::clone(&route.name), Arc::clone(&route.message_type)))
         })
     }
@@ -334,7 +327,7 @@ impl DurableTimers {
     /// # Errors
     /// The store failed.
     pub async fn cancel(&self, id: DurableId) -> Result<CancelOutcome, DurableError> {
-        Ok(match answered(self.0.committer.change(Op::Cancel(id)).await)? {
+        Ok(match answered(self.parts.committer.change(Op::Cancel(id)).await)? {
             Outcome::Deleted => CancelOutcome::Cancelled,
             Outcome::InProgress => CancelOutcome::InProgress,
             _ => CancelOutcome::NotFound,
@@ -362,7 +355,7 @@ impl DurableTimers {
     /// The store cannot be read.
     pub async fn timer_by_key(&self, route: &str, key: &str) -> Result<Option<DurableId>, DurableError> {
         let (route, key) = (route.to_owned(), key.to_owned());
-        answered(self.0.committer.read(move |reads| reads.find_key(&route, &key)).await)
+        answered(self.parts.committer.read(move |reads| reads.find_key(&route, &key)).await)
     }
 
     /// Moves the due time of a timer to `delay` from now. A repetition continues from there.
@@ -375,7 +368,7 @@ impl DurableTimers {
         id: DurableId,
         delay: Duration,
     ) -> impl Future<Output = Result<RescheduleOutcome, DurableError>> + Send + use<> {
-        let due = due_after(&**self.0.timers.clock(), delay, Duration::ZERO);
+        let due = due_after(&**self.parts.timers.clock(), delay, Duration::ZERO);
         let timers = self.clone();
         async move { timers.reschedule(id, due?).await }
     }
@@ -393,7 +386,7 @@ impl DurableTimers {
     }
 
     async fn reschedule(&self, id: DurableId, due: DueTime) -> Result<RescheduleOutcome, DurableError> {
-        Ok(match answered(self.0.committer.change(Op::Move(id, due)).await)? {
+        Ok(match answered(self.parts.committer.change(Op::Move(id, due)).await)? {
             Outcome::Moved(_) => RescheduleOutcome::Rescheduled,
             Outcome::InProgress => RescheduleOutcome::InProgress,
             _ => RescheduleOutcome::NotFound,
@@ -455,12 +448,12 @@ impl DurableTimers {
     /// Changes the pause of a target, of a route under all its names. Returns whether the store had it.
     async fn change_pauses(&self, target: &PauseTarget, op: impl Fn(PauseTarget) -> Op) -> Result<bool, DurableError> {
         let targets = match target {
-            PauseTarget::Route(name) => self.0.routes.names_of(name).into_iter().map(PauseTarget::Route).collect(),
+            PauseTarget::Route(name) => self.parts.routes.names_of(name).into_iter().map(PauseTarget::Route).collect(),
             other => vec![other.clone()],
         };
-        let outcomes = join_all(targets.into_iter().map(|target| self.0.committer.change(op(target)))).await;
+        let outcomes = join_all(targets.into_iter().map(|target| self.parts.committer.change(op(target)))).await;
         // The deliveries learn of it.
-        self.0.actor.do_send(Event::Beat);
+        self.parts.actor.do_send(Event::Beat);
         outcomes.into_iter().try_fold(false, |had, outcome| Ok(answered(outcome)? != Outcome::NotFound || had))
     }
 
@@ -470,7 +463,7 @@ impl DurableTimers {
     /// The store cannot be read.
     pub async fn pauses(&self) -> Result<Vec<Pause>, DurableError> {
         let now = DueTime::reached_at(self.wall());
-        let mut pauses = answered(self.0.committer.read(|reads| reads.pauses()).await)?;
+        let mut pauses = answered(self.parts.committer.read(|reads| reads.pauses()).await)?;
         pauses.retain(|pause| pause.holds(now));
         Ok(pauses)
     }
@@ -481,8 +474,8 @@ impl DurableTimers {
     /// # Errors
     /// The store cannot be read.
     pub async fn get(&self, id: DurableId) -> Result<Option<DurableInfo>, DurableError> {
-        let found = answered(self.0.committer.read(move |reads| reads.get(id)).await)?;
-        Ok(found.map(|found| DurableInfo::of_found(&found, &self.0.routes.codec)))
+        let found = answered(self.parts.committer.read(move |reads| reads.get(id)).await)?;
+        Ok(found.map(|found| DurableInfo::of_found(&found, &self.parts.routes.codec)))
     }
 
     /// Returns the timers that match a filter, by due time, a page at a time.
@@ -516,7 +509,7 @@ impl DurableTimers {
     pub async fn list(&self, filter: DurableFilter) -> Result<DurablePage, DurableError> {
         let page = self.page(filter.query).await?;
         Ok(DurablePage {
-            timers: page.found.iter().map(|found| DurableInfo::of_found(found, &self.0.routes.codec)).collect(),
+            timers: page.found.iter().map(|found| DurableInfo::of_found(found, &self.parts.routes.codec)).collect(),
             next: page.next,
             damaged: page.damaged,
         })
@@ -526,7 +519,7 @@ impl DurableTimers {
         if query.until < query.from {
             return Ok(Page::default());
         }
-        answered(self.0.committer.read(move |reads| reads.list(&query)).await)
+        answered(self.parts.committer.read(move |reads| reads.list(&query)).await)
     }
 
     /// Makes a dead letter pending again: due now, with all its attempts. Returns false if there is no such dead
@@ -548,7 +541,7 @@ impl DurableTimers {
 
     /// Changes a dead letter. Returns false if nothing was changed.
     async fn change_dead(&self, op: Op) -> Result<bool, DurableError> {
-        Ok(matches!(answered(self.0.committer.change(op).await)?, Outcome::Moved(_) | Outcome::Deleted))
+        Ok(matches!(answered(self.parts.committer.change(op).await)?, Outcome::Moved(_) | Outcome::Deleted))
     }
 
     /// Cancels the timers that match a filter, as [`cancel`](Self::cancel) does, and returns their numbers: those
@@ -654,7 +647,7 @@ impl DurableTimers {
                 of_the_begin.extend(&ids);
             }
             // Made together, they share a commit.
-            for outcome in join_all(ids.into_iter().map(|id| self.0.committer.change(change(id)))).await {
+            for outcome in join_all(ids.into_iter().map(|id| self.parts.committer.change(change(id)))).await {
                 match outcome {
                     Ok(Outcome::Moved(_) | Outcome::Deleted) => done += 1,
                     Ok(Outcome::InProgress) => in_progress += 1,
@@ -704,7 +697,7 @@ impl DurableTimers {
     /// # Errors
     /// The store cannot be read.
     pub async fn counts(&self) -> Result<Counts, DurableError> {
-        answered(self.0.committer.read(|reads| reads.counts(Some(COUNT_LIMIT))).await)
+        answered(self.parts.committer.read(|reads| reads.counts(Some(COUNT_LIMIT))).await)
     }
 
     /// Counts the timers in the store: as [`counts`](Self::counts), and never an estimate. A shared store may read all
@@ -713,7 +706,7 @@ impl DurableTimers {
     /// # Errors
     /// The store cannot be read, or not within its time limit.
     pub async fn exact_counts(&self) -> Result<Counts, DurableError> {
-        answered(self.0.committer.read(|reads| reads.counts(None)).await)
+        answered(self.parts.committer.read(|reads| reads.counts(None)).await)
     }
 
     /// Copies the store into a new directory, which can be opened as a store itself. Other requests continue; their
@@ -723,7 +716,7 @@ impl DurableTimers {
     /// [`StoreError::Unsupported`] if this store cannot be copied; else it cannot be read or written.
     pub async fn back_up(&self, directory: impl Into<PathBuf> + Send) -> Result<(), DurableError> {
         let directory = directory.into();
-        answered(self.0.committer.back_up(directory).await)
+        answered(self.parts.committer.back_up(directory).await)
     }
 
     /// Connects a route to another recipient for messages of this type, for all deliveries that have not begun: after
@@ -737,8 +730,8 @@ impl DurableTimers {
         route: impl Into<Route<M>>,
         recipient: impl Into<Recipient<Durable<M>>>,
     ) -> Result<(), DurableError> {
-        let index = self.0.routes.connect(&route.into(), recipient.into())?;
-        self.0.actor.do_send(Event::Connected(index));
+        let index = self.parts.routes.connect(&route.into(), recipient.into())?;
+        self.parts.actor.do_send(Event::Connected(index));
         Ok(())
     }
 
@@ -770,7 +763,7 @@ impl DurableTimers {
     /// As [`stop`](Self::stop).
     pub async fn stop_within(&self, grace: Duration) -> Result<(), DurableError> {
         let (done, stopped) = oneshot::channel();
-        self.0.actor.do_send(Event::Stop { grace, done });
+        self.parts.actor.do_send(Event::Stop { grace, done });
         // No reply: it had stopped before.
         stopped.await.unwrap_or(Ok(())).map_err(rejected)
     }

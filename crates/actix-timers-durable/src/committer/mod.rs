@@ -1,9 +1,9 @@
 //! The committer: runs the store, and accepts requests from any thread.
 //!
-//! On a [thread of its own](Committer::start_thread) (`queue`, `thread`) it takes all requests together that were queued
+//! On a thread of its own (`queue`, `thread`) it takes all requests together that were queued
 //! during the last commit, and waits for their callers to come back (`patience`), so that many share one sync. Queries
 //! go to a thread beside it if the store can be read there (`reading`).
-//! [Inline](Committer::inline) each request is a turn of its own on the caller's thread: deterministic, for virtual time.
+//! Inline each request is a turn of its own on the caller's thread: deterministic, for virtual time.
 //! `request`: requests and replies; `writer`: a turn.
 
 mod patience;
@@ -95,40 +95,34 @@ enum Runner {
 }
 
 impl Committer {
-    /// Starts a thread that runs the store, and another one if the store can be read there.
+    /// Starts a thread that runs the store, and another one if the store can be read there. Inline, the calling threads run it.
     ///
     /// # Errors
     /// The store cannot give a reader, or the system has no more threads.
-    pub(crate) fn start_thread(setup: Setup) -> Result<Self, DurableBuildError> {
+    pub(crate) fn start(setup: Setup, is_inline: bool) -> Result<Self, DurableBuildError> {
         let Setup { mut store, routes, claimed, group, clock, listener, name } = setup;
         let meters = Arc::new(DurableMeters::register(&name));
-        let reader = store.reader().map_err(|error| DurableBuildError::Store(Arc::new(error)))?;
-        let queues = Queues { requests: Arc::default(), queries: reader.is_some().then(Arc::default) };
         let environment = Environment { clock, listener, meters: Arc::clone(&meters) };
-        if let (Some(reader), Some(queries)) = (reader, &queues.queries) {
-            let is_shared = store.sharing().is_some();
-            let started = reading::start(reader, Arc::clone(queries), &environment, is_shared, &name);
-            started.map_err(DurableBuildError::Thread)?;
-        }
-        let writer = Writer::new(store, routes, claimed, group, queues.queries.is_none(), meters);
-        let started = thread::start(writer, queues.clone(), environment.clone(), &name);
-        started.inspect_err(|_| queues.leave()).map_err(DurableBuildError::Thread)?;
-        Ok(Self::of(Runner::Threads(queues), environment))
-    }
-
-    /// Runs the store on the calling threads.
-    pub(crate) fn inline(setup: Setup) -> Self {
-        let Setup { store, routes, claimed, group, clock, listener, name } = setup;
-        let meters = Arc::new(DurableMeters::register(&name));
-        let writer = Writer::new(store, routes, claimed, group, true, Arc::clone(&meters));
-        Self::of(Runner::Inline(Box::new(Mutex::new(writer))), Environment { clock, listener, meters })
-    }
-
-    fn of(runner: Runner, environment: Environment) -> Self {
+        let is_shared = store.sharing().is_some();
+        let reader = if is_inline { Ok(None) } else { store.reader() };
+        let reader = reader.map_err(|error| DurableBuildError::Store(Arc::new(error)))?;
+        let writer = Writer::new(store, routes, claimed, group, reader.is_none(), meters);
+        let runner = if is_inline {
+            Runner::Inline(Box::new(Mutex::new(writer)))
+        } else {
+            let queues = Queues { requests: Arc::default(), queries: reader.is_some().then(Arc::default) };
+            if let (Some(reader), Some(queries)) = (reader, &queues.queries) {
+                let started = reading::start(reader, Arc::clone(queries), &environment, is_shared, &name);
+                started.map_err(DurableBuildError::Thread)?;
+            }
+            let started = thread::start(writer, queues.clone(), environment.clone(), &name);
+            started.inspect_err(|_| queues.leave()).map_err(DurableBuildError::Thread)?;
+            Runner::Threads(queues)
+        };
         let shared = Arc::new(Shared { runner, environment });
         let publisher: Weak<Shared> = Arc::downgrade(&shared);
         register_publisher(publisher);
-        Self { shared }
+        Ok(Self { shared })
     }
 
     /// Returns whether the store has a thread of its own.

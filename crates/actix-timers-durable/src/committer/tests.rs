@@ -55,7 +55,7 @@ fn setup(mut store: impl Store, hands: &Hands) -> (Setup, Receiver<Report>) {
 
 fn threaded(disk: &MemoryDisk) -> (Committer, Receiver<Report>) {
     let (setup, reports) = setup(disk.open(), &Hands::default());
-    (Committer::start_thread(setup).unwrap(), reports)
+    (Committer::start(setup, false).unwrap(), reports)
 }
 
 fn record(due: u64) -> Record {
@@ -304,7 +304,7 @@ fn a_sweep_after_a_failed_sync_releases_only_the_unknown_claim() {
 fn an_unwritten_end_is_kept_until_written_or_closed() {
     let (disk, hands) = (MemoryDisk::new(), Hands::default());
     let (setup, reports) = setup(disk.open(), &hands);
-    let committer = Committer::start_thread(setup).unwrap();
+    let committer = Committer::start(setup, false).unwrap();
     for (closes, millis) in [(false, 0), (true, 1000)] {
         let id = put_one(&committer, 0);
         committer.submit(claim(id));
@@ -329,7 +329,7 @@ fn an_unwritten_end_is_kept_until_written_or_closed() {
 fn refusing(hands: &Hands) -> (Committer, Receiver<Report>, Arc<Mutex<Option<u32>>>) {
     let refused = Arc::default();
     let (setup, reports) = setup(Odd(MemoryStore::new(), Oddity::Refuses(Arc::clone(&refused))), hands);
-    (Committer::inline(setup), reports, refused)
+    (Committer::start(setup, true).unwrap(), reports, refused)
 }
 
 /// They and their messages stay in memory.
@@ -429,7 +429,7 @@ fn without_callers_the_thread_ends_after_the_pending_requests() {
 fn inline_everything_is_done_when_the_call_returns() {
     let (hands, disk) = (Hands::default(), MemoryDisk::new());
     let (setup, reports) = setup(disk.open(), &hands);
-    let committer = Committer::inline(setup);
+    let committer = Committer::start(setup, true).unwrap();
     let new = record(50);
     let id = new.id;
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -556,7 +556,7 @@ impl Store for Odd {
 fn changes_of_locked_rows_wait_and_hold_up_nothing() {
     let (disk, hands, locked) = (MemoryDisk::new(), Hands::default(), Arc::<Mutex<HashSet<_>>>::default());
     let (setup, reports) = setup(Odd(disk.open(), Oddity::Locks(Arc::clone(&locked))), &hands);
-    let committer = Committer::start_thread(setup).unwrap();
+    let committer = Committer::start(setup, false).unwrap();
     let [delivery, other] = [(); 2].map(|()| {
         let id = put_one(&committer, 0);
         committer.submit(claim(id));
@@ -585,7 +585,7 @@ fn changes_of_locked_rows_wait_and_hold_up_nothing() {
 
 fn odd(disk: &MemoryDisk, oddity: Oddity) -> (Result<Committer, DurableBuildError>, Receiver<Report>) {
     let (setup, reports) = setup(Odd(disk.open(), oddity), &Hands::default());
-    (Committer::start_thread(setup), reports)
+    (Committer::start(setup, false), reports)
 }
 
 #[test]
@@ -678,7 +678,7 @@ fn damage_that_a_look_meets_is_a_failure_of_the_store() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let page = recorder.handle();
     let (setup, _reports) = setup(Odd(MemoryStore::new(), Oddity::IsDamaged), &Hands::default());
-    let committer = metrics::with_local_recorder(&recorder, || Committer::inline(setup));
+    let committer = metrics::with_local_recorder(&recorder, || Committer::start(setup, true).unwrap());
     let failed = || actix_timers::scrape(|| value(&page, "store_failed{timer=\"T\"}"));
     assert_eq!(failed(), 0.0);
     committer.submit(Request::Look(Look { after: None, until: at(10_000), filter: Arc::default(), limit: 1 }));
@@ -777,7 +777,7 @@ fn a_commit_that_does_not_end_is_seen_as_growing_lag() {
     let page = recorder.handle();
     let (disk, hands) = (MemoryDisk::new(), Hands::default());
     let (setup, _reports) = setup(disk.open(), &hands);
-    let committer = metrics::with_local_recorder(&recorder, || Committer::start_thread(setup)).unwrap();
+    let committer = metrics::with_local_recorder(&recorder, || Committer::start(setup, false)).unwrap();
     pending(&committer);
     hands.set(1000);
     let held = disk.hold_commits();
@@ -801,7 +801,7 @@ fn events_are_counted_and_a_scrape_shows_them() {
     let page = recorder.handle();
     let (disk, hands) = (MemoryDisk::new(), Hands::default());
     let (setup, _reports) = setup(disk.open(), &hands);
-    let committer = metrics::with_local_recorder(&recorder, || Committer::inline(setup));
+    let committer = metrics::with_local_recorder(&recorder, || Committer::start(setup, true).unwrap());
     let ask = |due| block_on(committer.change(put(record(due))));
     (0..3).for_each(|due| _ = ask(due).unwrap());
     disk.reject_commits(1);

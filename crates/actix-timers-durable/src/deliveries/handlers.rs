@@ -26,7 +26,7 @@ const NOT_COMMITTED: &str = "the transaction that ends the delivery was not comm
 impl DurableTimerActor {
     pub(super) fn deliver(&mut self, hint: Hint, record: Arc<Record>) {
         let delivery = record.delivery();
-        let options = &self.routes.get(hint.route).options;
+        let options = &self.parts.routes.get(hint.route).options;
         let (retry, keeps_past) = (record.retry_policy(options.retry), options.keep_past.is_some());
         let in_flight =
             InFlight { hint, record: Arc::clone(&record), handling: None, in_transaction: None, next: None };
@@ -35,7 +35,7 @@ impl DurableTimerActor {
             return self.end(delivery, Next::GiveBack);
         }
         // A hand may have changed its route since the look.
-        if let Some(route) = self.routes.number_of(&record).filter(|route| *route != hint.route) {
+        if let Some(route) = self.parts.routes.number_of(&record).filter(|route| *route != hint.route) {
             self.end(delivery, Next::GiveBack);
             self.in_flight.entry(record.id).and_modify(|it| it.hint.route = route);
             return;
@@ -43,10 +43,10 @@ impl DurableTimerActor {
         if let Some(reason) = ends::unknown_repetition(&record) {
             return self.park(&record, &reason);
         }
-        let clock = Arc::clone(self.timers.clock());
-        let node = Some((self.durable.addr().clone(), self.committer.clone(), clock));
+        let clock = Arc::clone(self.parts.timers.clock());
+        let node = Some((self.parts.actor.clone(), self.parts.committer.clone(), clock));
         let under_way = Arc::new(UnderWay::new(Arc::clone(&record), retry, node, self.wall(), keeps_past));
-        let answering = match self.routes.deliver(hint.route, &under_way) {
+        let answering = match self.parts.routes.deliver(hint.route, &under_way) {
             Ok(Some(answering)) => answering,
             // The recipient has stopped since the claim.
             Ok(None) => {
@@ -59,8 +59,8 @@ impl DurableTimerActor {
             }
         };
         let deadline = self.now().saturating_add(retry.timeout);
-        self.committer.meters().delivered(self.wall().saturating_since(record.progress.due));
-        let actor = self.durable.addr().clone();
+        self.parts.committer.meters().delivered(self.wall().saturating_since(record.progress.due));
+        let actor = self.parts.actor.clone();
         let (answering, withdrawal) = withdrawable(answering);
         actix::spawn(async move {
             if let Some(answer) = answering.await {
@@ -101,7 +101,7 @@ impl DurableTimerActor {
         self.alone.note_timeout(answer.is_none());
         let mut answer = answer.unwrap_or(Err(NoReply::Overdue(retry.timeout)));
         if let Some(Written { due, nominal, end, dead }) = under_way.written.get().cloned() {
-            self.committer.meters().count(end, 1);
+            self.parts.committer.meters().count(end, 1);
             self.judge(&under_way.record, end, "in its own transaction");
             self.leave_window(delivery, nominal);
             return self.ended(Ended { delivery, outcome: Outcome::Ended { due }, dead });
@@ -119,7 +119,7 @@ impl DurableTimerActor {
         let next = if self.stopping.is_some() && is_given_up {
             Next::GiveBack
         } else {
-            ends::after_delivery(&under_way, &retry, answer, self.timers.clock().wall())
+            ends::after_delivery(&under_way, &retry, answer, self.parts.timers.clock().wall())
         };
         if in_transaction.is_none() {
             self.judge(&under_way.record, Counted::end(delivery, &next), failure.as_deref().unwrap_or_default());
@@ -149,7 +149,7 @@ impl DurableTimerActor {
         };
         if outcome == Outcome::NotFound {
             let in_transaction = this.as_ref().and_then(|it| it.in_transaction);
-            self.committer.meters().count(in_transaction.unwrap_or(Counted::EndLost), 1);
+            self.parts.committer.meters().count(in_transaction.unwrap_or(Counted::EndLost), 1);
         }
         let Some(InFlight { hint, record, in_transaction, next, .. }) = this else { return };
         // Only now it is known whether the handler's transaction was committed.
@@ -160,7 +160,7 @@ impl DurableTimerActor {
             }
         }
         if let Some(reason) = dead {
-            let (now, name) = (self.now(), self.timers.name());
+            let (now, name) = (self.now(), self.parts.timers.name());
             trace::dead_letter(&mut self.dead_letter_limits, now, name, hint.route, &record, &reason);
         }
         match outcome {
@@ -176,15 +176,15 @@ impl DurableTimerActor {
 
     /// Counts failures in a row, and pauses the route after as many as it says.
     fn judge(&mut self, record: &Record, end: Counted, failure: &str) {
-        let Some(number) = self.routes.number_of(record) else { return };
-        let (route, now) = (self.routes.get(number), self.wall());
+        let Some(number) = self.parts.routes.number_of(record) else { return };
+        let (route, now) = (self.parts.routes.get(number), self.wall());
         if !self.pauses.judge(number, route, end, now) {
             return;
         }
         let why = format!("{} failures in a row, the last: {failure}", route.options.pause_after);
         trace::route_pauses(&route.name, &why);
-        let pause = Pause::route(Arc::clone(&route.name)).by(self.durable.name()).because(why);
-        let (timers, working) = (self.durable.clone(), self.timers.begin_work());
+        let pause = Pause::route(Arc::clone(&route.name)).by(self.parts.timers.name()).because(why);
+        let (timers, working) = (self.durable(), self.parts.timers.begin_work());
         let mut pausing = Box::pin(async move {
             _ = timers.pause(pause).await;
             drop(working);
@@ -219,7 +219,7 @@ impl DurableTimerActor {
         }
         let alarm = self.alarm(first.saturating_sub(self.now()), Event::CheckTimeouts);
         if let Some((_, later)) = self.next_check.replace((first, alarm)) {
-            self.timers.cancel(later);
+            self.parts.timers.cancel(later);
         }
     }
 
@@ -252,7 +252,7 @@ impl Handler<Extend> for DurableTimerActor {
     type Result = bool;
 
     fn handle(&mut self, Extend { delivery, by }: Extend, _: &mut Context<Self>) -> bool {
-        self.timers.note_progress();
+        self.parts.timers.note_progress();
         let now = self.now();
         let in_flight = self.in_flight.get_mut(&delivery.id).filter(|it| it.record.delivery() == delivery);
         let Some(handling) = in_flight.and_then(|it| it.handling.as_mut()) else { return false };

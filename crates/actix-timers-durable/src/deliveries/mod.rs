@@ -27,10 +27,10 @@ use std::time::{Duration, Instant};
 
 use actix::prelude::*;
 use actix_timers::TimerId;
-use actix_timers::integration::{ExternalWork, InternalTimers};
+use actix_timers::integration::ExternalWork;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
-use super::committer::{Committer, Report, Request, reply};
+use super::committer::{Report, Request, reply};
 use super::due_time::DueTime;
 use super::ends;
 use super::envelope::UnderWay;
@@ -39,9 +39,8 @@ use super::id::DurableId;
 use super::metrics::{Counted, Progress};
 use super::record::RetryPolicy;
 use super::reply::{Answer, Withdrawal};
-use super::routes::Routes;
 use super::store::{Beat, Delivery, Hint, Op, Outcome, Record, Sharing, StoreError};
-use super::timers::DurableTimers;
+use super::timers::{DurableTimers, Parts};
 use super::trace;
 use pauses::Pauses;
 use suspects::Alone;
@@ -149,14 +148,10 @@ pub(super) struct DeliveryConfig {
 /// It is started by [`DurableTimersBuilder::start`](super::DurableTimersBuilder::start), and runs until the durable
 /// timers are [stopped](DurableTimers::stop) or its system is.
 pub struct DurableTimerActor {
-    routes: Arc<Routes>,
     config: DeliveryConfig,
     sharing: Option<Sharing>,
-    /// The internal timers.
-    timers: InternalTimers,
-    committer: Committer,
-    /// It contains the actor's own address, which keeps the actor alive until it stops.
-    pub(super) durable: DurableTimers,
+    /// They contain the actor's own address, which keeps the actor alive until it stops.
+    parts: Arc<Parts>,
     hints: Hints,
     /// Timers that are being claimed.
     claiming: HashMap<DurableId, Hint>,
@@ -181,23 +176,13 @@ pub struct DurableTimerActor {
 }
 
 impl DurableTimerActor {
-    pub(super) fn new(
-        routes: Arc<Routes>,
-        config: DeliveryConfig,
-        sharing: Option<Sharing>,
-        timers: InternalTimers,
-        committer: Committer,
-        durable: DurableTimers,
-    ) -> Self {
+    pub(super) fn new(config: DeliveryConfig, sharing: Option<Sharing>, parts: Arc<Parts>) -> Self {
         let look_every = sharing.as_ref().map(|sharing| sharing.look_every);
-        let hints = Hints::new(routes.windows(), config.loaded, config.horizon, look_every);
+        let hints = Hints::new(parts.routes.windows(), config.loaded, config.horizon, look_every);
         Self {
-            routes,
             config,
             sharing,
-            timers,
-            committer,
-            durable,
+            parts,
             hints,
             claiming: HashMap::new(),
             looking: None,
@@ -216,16 +201,21 @@ impl DurableTimerActor {
         }
     }
 
+    /// Returns a handle to the durable timers.
+    pub(super) fn durable(&self) -> DurableTimers {
+        DurableTimers { parts: Arc::clone(&self.parts) }
+    }
+
     fn submit(&self, request: impl Into<Request>) {
-        self.committer.submit(request);
+        self.parts.committer.submit(request);
     }
 
     fn wall(&self) -> DueTime {
-        DueTime::reached_at(self.timers.clock().wall())
+        DueTime::reached_at(self.parts.timers.clock().wall())
     }
 
     fn now(&self) -> Duration {
-        self.timers.clock().now()
+        self.parts.timers.clock().now()
     }
 
     /// Whether claims of this node are its own. Else their timers may be another node's by now.
@@ -239,7 +229,7 @@ impl DurableTimerActor {
     }
 
     fn flush_later(&mut self, ctx: &mut Context<Self>) {
-        self.timers.note_progress();
+        self.parts.timers.note_progress();
         if !std::mem::replace(&mut self.is_pumping, true) {
             ctx.notify(Event::Flush);
         }
@@ -252,7 +242,7 @@ impl DurableTimerActor {
         let anew = (has_resumed || beat.looks_begin_anew).then_some(DueTime::MIN);
         anew.or(beat.look_again_from).into_iter().for_each(|due| self.hints.look_again_from(due));
         for record in beat.blamed {
-            let options = self.routes.delivered(&record.route, &record.message_type).map(|route| &route.options);
+            let options = self.parts.routes.delivered(&record.route, &record.message_type).map(|route| &route.options);
             let retry = record.retry_policy(options.map(|options| options.retry).unwrap_or_default());
             let keeps_past = options.is_some_and(|options| options.keep_past.is_some());
             let mut next = match ends::unknown_repetition(&record) {
@@ -263,7 +253,7 @@ impl DurableTimerActor {
                 next = ends::noted(&record, next, None, Duration::ZERO, None);
             }
             let delivery = record.delivery();
-            if let Some(route) = self.routes.number_of(&record) {
+            if let Some(route) = self.parts.routes.number_of(&record) {
                 // The next repetition is known when the end is written.
                 let nominal = ends::nominal_after(&next).unwrap_or(record.progress.nominal);
                 let hint = Hint { id: record.id, due: record.progress.due, nominal, route, is_suspect: false };
@@ -281,7 +271,7 @@ impl DurableTimerActor {
 
     /// Sends this actor an event after a delay.
     fn alarm(&self, delay: Duration, event: Event) -> TimerId {
-        self.timers.schedule_after(self.durable.addr(), delay, event)
+        self.parts.timers.schedule_after(&self.parts.actor, delay, event)
     }
 
     fn repeat_later(&mut self) {
@@ -302,7 +292,7 @@ impl DurableTimerActor {
             paused: self.pauses.count(self.wall()) as u64,
             is_paused: self.pauses.are_of_the_node(self.wall()),
         };
-        self.committer.meters().levels(|levels| levels.progress = progress);
+        self.parts.committer.meters().levels(|levels| levels.progress = progress);
     }
 
     /// Closes the store once no delivery is in progress.
@@ -311,9 +301,9 @@ impl DurableTimerActor {
         let Some(stopping) = self.stopping.as_mut().filter(|stopping| is_idle && !stopping.closes) else { return };
         stopping.closes = true;
         // It may have fired.
-        self.timers.cancel(stopping.grace);
-        let actor = self.durable.addr().clone();
-        let working = self.timers.begin_work();
+        self.parts.timers.cancel(stopping.grace);
+        let actor = self.parts.actor.clone();
+        let working = self.parts.timers.begin_work();
         let (answer, closed) = oneshot::channel();
         self.submit(Request::Close(answer));
         actix::spawn(async move {
@@ -355,7 +345,7 @@ impl Handler<Event> for DurableTimerActor {
             Event::Wake => {
                 // A handler that could begin wakes it, too.
                 if let Some((_, alarm)) = self.next_wake.take() {
-                    self.timers.cancel(alarm);
+                    self.parts.timers.cancel(alarm);
                 }
                 if self.pauses.has_ended(self.wall()) {
                     self.submit(Request::Beat);
@@ -393,10 +383,10 @@ impl Handler<Event> for DurableTimerActor {
 impl DurableTimerActor {
     fn begin(&mut self, beat: Beat, ctx: &mut Context<Self>) {
         self.beaten(beat);
-        if self.committer.has_a_thread() {
+        if self.parts.committer.has_a_thread() {
             let show = |actor: &mut Self, _: &mut Context<Self>| {
                 actor.show_progress();
-                actor.committer.publish();
+                actor.parts.committer.publish();
             };
             ctx.run_interval(Duration::from_secs(1), show);
             if self.sharing.is_none() {
@@ -439,13 +429,14 @@ impl DurableTimerActor {
 
     fn discard_old(&mut self) {
         let letters = self.config.keep_dead_letters.map(|keep| (None, keep));
-        let pasts = self.routes.pasts().into_iter().map(|(route, keep)| (Some(route), keep));
+        let pasts = self.parts.routes.pasts().into_iter().map(|(route, keep)| (Some(route), keep));
         let kept: Vec<_> = letters.into_iter().chain(pasts).collect();
         let Some(shortest) = kept.iter().map(|(_, keep)| *keep).min() else { return };
-        self.timers.note_progress();
+        self.parts.timers.note_progress();
         if self.is_running() {
-            let (committer, now) = (self.committer.clone(), self.wall());
-            let (timers, actor, working) = (self.timers.clone(), self.durable.addr().clone(), self.timers.begin_work());
+            let (committer, now) = (self.parts.committer.clone(), self.wall());
+            let (timers, actor, working) =
+                (self.parts.timers.clone(), self.parts.actor.clone(), self.parts.timers.begin_work());
             let pause = (shortest / 16).clamp(Duration::from_secs(1), Duration::from_secs(3600));
             actix::spawn(async move {
                 for (past_of, keep) in kept {
@@ -473,7 +464,7 @@ impl DurableTimerActor {
     }
 
     fn closed(&mut self, closed: &Closed, ctx: &mut Context<Self>) {
-        self.timers.cancel_all_for(self.durable.addr());
+        self.parts.timers.cancel_all_for(&self.parts.actor);
         for done in self.stopping.iter_mut().flat_map(|stopping| stopping.done.drain(..)) {
             // The caller may be gone.
             let _ = done.send(closed.clone());

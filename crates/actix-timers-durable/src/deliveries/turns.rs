@@ -21,7 +21,7 @@ impl DurableTimerActor {
             self.set_wake();
         }
         // Else it is shown every second.
-        if !self.committer.has_a_thread() {
+        if !self.parts.committer.has_a_thread() {
             self.show_progress();
         }
     }
@@ -63,7 +63,7 @@ impl DurableTimerActor {
             } else if self.claiming.contains_key(&hint.id) {
                 // A hint from before its claim.
                 self.hints.return_slot(hint.route);
-            } else if self.routes.get(hint.route).is_connected() {
+            } else if self.parts.routes.get(hint.route).is_connected() {
                 self.claiming.insert(hint.id, hint);
                 ids.push(hint.id);
             } else {
@@ -86,7 +86,7 @@ impl DurableTimerActor {
     }
 
     fn begin_look(&mut self, plan: Plan) {
-        let filter = self.routes.filter(|route| plan.routes.contains(&route));
+        let filter = self.parts.routes.filter(|route| plan.routes.contains(&route));
         let look = Look { after: plan.after, until: plan.until, filter, limit: plan.limit };
         self.looking = Some(plan);
         self.submit(Request::Look(look));
@@ -103,16 +103,16 @@ impl DurableTimerActor {
                 return;
             }
             // It may have fired.
-            self.timers.cancel(timer);
+            self.parts.timers.cancel(timer);
         }
-        let timer = self.timers.schedule_at(self.durable.addr(), next, Event::Wake);
+        let timer = self.parts.timers.schedule_at(&self.parts.actor, next, Event::Wake);
         self.next_wake = Some((next, timer));
     }
 
     /// Stops a route whose recipient has stopped, or that has none: its timers leave the memory until it is connected to one.
     pub(super) fn close_route(&mut self, route: u16) {
         if self.hints.close(route) {
-            trace::route_without_recipient(&self.routes.get(route).name);
+            trace::route_without_recipient(&self.parts.routes.get(route).name);
         }
     }
 
