@@ -25,7 +25,7 @@ pub(crate) async fn within<T>(
 
 /// Connects. The task ends with the client.
 pub(crate) async fn open(server: &Server) -> Result<(Client, JoinHandle<()>), String> {
-    let dialled = time::timeout(server.timeout, server.dial.dial(&server.config)).await;
+    let dialled = time::timeout(server.timeout, (server.dial)(&server.config)).await;
     let (client, connection) = dialled.map_err(|_| no_reply(server.timeout))?.map_err(|error| text(&error))?;
     Ok((client, spawn_local(async move { _ = connection.await })))
 }

@@ -13,21 +13,20 @@ pub(crate) type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 pub(crate) type Dialled = (Client, LocalFuture<'static, Result<(), Error>>);
 
 /// Opens connections.
-pub(crate) trait Dial: Send + Sync {
-    fn dial<'a>(&'a self, config: &'a Config) -> LocalFuture<'a, Result<Dialled, Error>>;
-}
+pub(crate) type Dial = Box<dyn for<'a> Fn(&'a Config) -> LocalFuture<'a, Result<Dialled, Error>> + Send + Sync>;
 
-impl<T> Dial for T
+/// Returns the way to open connections with this TLS.
+pub(crate) fn with<T>(tls: T) -> Dial
 where
     T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
     T::Stream: 'static,
 {
-    fn dial<'a>(&'a self, config: &'a Config) -> LocalFuture<'a, Result<Dialled, Error>> {
-        let tls = self.clone();
+    Box::new(move |config| {
+        let tls = tls.clone();
         Box::pin(async move {
             let (client, connection) = config.connect(tls).await?;
             let connection: LocalFuture<'static, _> = Box::pin(connection);
             Ok((client, connection))
         })
-    }
+    })
 }

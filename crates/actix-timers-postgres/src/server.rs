@@ -10,7 +10,7 @@ use crate::dial::Dial;
 /// The way to the server.
 pub(crate) struct Server {
     pub(crate) config: Config,
-    pub(crate) dial: Box<dyn Dial>,
+    pub(crate) dial: Dial,
     pub(crate) schema: Schema,
     /// Time limit of a statement, and of connecting.
     pub(crate) timeout: Duration,
@@ -18,7 +18,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// Sets the limits of the connection that the user has left open.
-    pub(crate) fn new(mut config: Config, dial: impl Dial + 'static, options: &PostgresOptions) -> Self {
+    pub(crate) fn new(mut config: Config, dial: Dial, options: &PostgresOptions) -> Self {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(options.timeout);
         }
@@ -31,7 +31,7 @@ impl Server {
         if config.get_hosts().len() > 1 {
             config.target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
         }
-        Self { config, dial: Box::new(dial), schema: Schema(options.schema.clone()), timeout: options.timeout }
+        Self { config, dial, schema: Schema(options.schema.clone()), timeout: options.timeout }
     }
 }
 

@@ -39,9 +39,12 @@ mod past;
 mod record;
 mod safe_directory;
 
+use std::cmp::Ordering;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+
+use uuid::Uuid;
 
 use crate::due_time::DueTime;
 use crate::id::DurableId;
@@ -323,6 +326,17 @@ impl Position {
     pub fn before(due: DueTime) -> Option<Self> {
         let millis = due.as_millis().checked_sub(1)?;
         DueTime::from_millis(millis).ok().map(|due| Self { due, id: DurableId::MAX })
+    }
+
+    /// Returns the bound of the ids of timers that were not moved, after a position: all of them are greater, and no other.
+    pub fn id_bound(after: Option<&Self>) -> Uuid {
+        let before = |millis: u64| Uuid::from_u128(u128::from(millis) << 80);
+        let Some(Self { due, id }) = after else { return before(0) };
+        match id.first_due().cmp(due) {
+            Ordering::Less => before(due.as_millis()),
+            Ordering::Equal => (*id).into(),
+            Ordering::Greater => before(due.as_millis() + 1),
+        }
     }
 }
 

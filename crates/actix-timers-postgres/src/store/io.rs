@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_reply_for_which_nobody_waits_is_lost() {
-        let server = Arc::new(Server::new(Config::new(), NoTls, &PostgresOptions::new()));
+        let server = Arc::new(Server::new(Config::new(), crate::dial::with(NoTls), &PostgresOptions::new()));
         let io = Io::start(&server, &Arc::default(), Member::default()).unwrap();
         let breaks = || io.writer.run(async |session| Ok(session.breaks)).unwrap();
         assert_eq!(breaks(), 0);

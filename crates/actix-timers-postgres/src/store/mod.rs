@@ -33,7 +33,7 @@ use tokio_postgres::{Config, NoTls, Socket};
 
 use crate::metrics::Meters;
 use crate::server::{Schema, Server};
-use crate::{ConnectError, PostgresOptions};
+use crate::{ConnectError, PostgresOptions, dial};
 
 use beat::Member;
 pub(crate) use beat::read_clock;
@@ -79,16 +79,7 @@ impl fmt::Debug for PostgresStore {
 
 impl Clone for PostgresStore {
     fn clone(&self) -> Self {
-        Self {
-            server: Arc::clone(&self.server),
-            records: self.records.clone(),
-            options: self.options.clone(),
-            clock: self.clock.clone(),
-            shared: Arc::default(),
-            io: None,
-            counted: None,
-            tidying: Arc::default(),
-        }
+        Self::of(Arc::clone(&self.server), self.records.clone(), self.options.clone(), self.clock.clone())
     }
 }
 
@@ -113,20 +104,16 @@ impl PostgresStore {
         T::Stream: 'static,
     {
         options.check()?;
-        let server = Arc::new(Server::new(config, tls, &options));
+        let server = Arc::new(Server::new(config, dial::with(tls), &options));
         let clock = StoreClock::default();
         setup::connect(Arc::clone(&server), options.migrate, clock.clone()).await?;
         let records = RecordBuilder::new(clock.clone());
-        Ok(Self {
-            server,
-            records,
-            options,
-            clock,
-            shared: Arc::default(),
-            io: None,
-            counted: None,
-            tidying: Arc::default(),
-        })
+        Ok(Self::of(server, records, options, clock))
+    }
+
+    fn of(server: Arc<Server>, records: RecordBuilder, options: PostgresOptions, clock: StoreClock) -> Self {
+        let (shared, tidying) = (Arc::default(), Arc::default());
+        Self { server, records, options, clock, shared, io: None, counted: None, tidying }
     }
 
     /// Returns the statements that create the tables and functions, for an administrator who runs them by hand: with

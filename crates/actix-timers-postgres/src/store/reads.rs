@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use actix_timers_durable::store::{
     Counts, Found, Hint, Look, Looked, Looking, Page, Part, Position, Query, Reads, State, finished_from_json,
 };
-use actix_timers_durable::{DueTime, DurableId, Pause, StoreError};
+use actix_timers_durable::{DurableId, Pause, StoreError};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -196,15 +196,8 @@ impl Jobs {
 
 /// Returns the bounds of rows after a position: for those whose due time is in the id, and for others.
 pub(super) fn bounds(after: Option<Position>) -> (Uuid, i64, Uuid) {
-    let first = |due| Uuid::from_u128(Uuid::from(DurableId::from_parts(due, 0, 0)).as_u128().saturating_sub(1));
-    let Some(Position { due, id }) = after else { return (first(DueTime::MIN), -1, Uuid::max()) };
-    let id_bound = match id.first_due().cmp(&due) {
-        std::cmp::Ordering::Equal => Uuid::from(id),
-        std::cmp::Ordering::Less => first(due),
-        // Ids of the same due time are smaller.
-        std::cmp::Ordering::Greater => DueTime::from_millis(due.as_millis() + 1).map_or(Uuid::max(), first),
-    };
-    (id_bound, time(due), Uuid::from(id))
+    let (due, id) = after.map_or((-1, Uuid::max()), |Position { due, id }| (time(due), Uuid::from(id)));
+    (Position::id_bound(after.as_ref()), due, id)
 }
 
 /// Reads a row with its state; `None` if it is damaged.

@@ -3,7 +3,6 @@
 //! The rows in the order of (due, id) are two branches: timers that were not moved, by the primary key, and the index of the
 //! others. Each branch is read up to the limit, and both are merged. The moved ones that the first one passes over count, too.
 
-use std::cmp::Ordering;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
@@ -78,16 +77,6 @@ fn bound(after: Option<&Position>) -> (i64, &[u8]) {
     after.map_or((0, &[]), |Position { due, id }| (millis(*due), blob(id)))
 }
 
-/// Returns the bound of the ids of timers that were not moved.
-fn id_bound(after: Option<&Position>) -> Vec<u8> {
-    let Some(Position { due, id }) = after else { return prefix(0) };
-    match id.first_due().cmp(due) {
-        Ordering::Less => prefix(due.as_millis()),
-        Ordering::Equal => blob(id).to_vec(),
-        Ordering::Greater => prefix(due.as_millis() + 1),
-    }
-}
-
 /// Returns the beginning of all ids of a time, which is before them.
 fn prefix(millis: u64) -> Vec<u8> {
     millis.to_be_bytes()[2..].to_vec()
@@ -101,7 +90,8 @@ fn position(row: &Row<'_>) -> rusqlite::Result<Result<Position, Damaged>> {
 /// Looks for timers that will be due. Kept keys have ids behind all due times.
 pub(super) fn look(connection: &Connection, look: &Look, node: i64, paused: &[Pause]) -> rusqlite::Result<Looked> {
     let (due, id) = bound(look.after.as_ref());
-    let (first_id, last_id) = (id_bound(look.after.as_ref()), prefix(look.until.as_millis() + 1));
+    let first_id = Position::id_bound(look.after.as_ref()).into_bytes();
+    let last_id = prefix(look.until.as_millis() + 1);
     let until = millis(look.until);
     let params: [[&dyn ToSql; 4]; 2] = [[&due, &first_id, &last_id, &node], [&due, &id, &until, &node]];
     let (mut hints, mut ends) = (Vec::new(), Vec::new());
@@ -269,7 +259,7 @@ fn scan(
     positions: &mut Vec<(Position, i64)>,
     damaged: &mut usize,
 ) -> rusqlite::Result<Option<Position>> {
-    let (first_id, last_id) = (id_bound(after), prefix(query.until.as_millis() + 1));
+    let (first_id, last_id) = (Position::id_bound(after).into_bytes(), prefix(query.until.as_millis() + 1));
     let ((due, id), until) = (bound(after), millis(query.until));
     let mut statement = connection.prepare_cached(sql)?;
     let has_header = query.header.is_some();
