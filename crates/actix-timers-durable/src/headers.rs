@@ -1,12 +1,15 @@
 //! Free headers of a durable timer: names and values that travel beside its message.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use actix_timers::integration::Shown;
 
-/// A name with its value.
-type Header = (Box<str>, Box<str>);
+use super::routes::is_route_name;
+
+/// Values by name.
+type Map = BTreeMap<Box<str>, Box<str>>;
 
 /// Headers of a durable timer: texts by name, for example the context of a trace, in the order of their names.
 ///
@@ -19,7 +22,7 @@ type Header = (Box<str>, Box<str>);
 /// # Ok::<(), actix_timers_durable::HeaderError>(())
 /// ```
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Headers(Option<Arc<[Header]>>);
+pub struct Headers(Option<Arc<Map>>);
 
 /// The reason why headers are not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -64,37 +67,26 @@ impl Headers {
         N: AsRef<str>,
         V: AsRef<str>,
     {
-        let mut kept: Vec<Header> = Vec::new();
-        let mut size = 0;
+        let mut kept = BTreeMap::new();
         for (name, value) in headers {
             let (name, value) = (name.as_ref(), value.as_ref());
-            if !(1..=Self::MAX_NAME_LEN).contains(&name.len()) || name.chars().any(char::is_control) {
+            // As that of a route.
+            if !is_route_name(name) {
                 return Err(HeaderError::Name(name.to_owned()));
             }
-            match kept.iter_mut().find(|(known, _)| **known == *name) {
-                Some((_, old)) => {
-                    size = size - old.len() + value.len();
-                    *old = value.into();
-                }
-                None => {
-                    size += name.len() + value.len();
-                    kept.push((name.into(), value.into()));
-                }
-            }
+            kept.insert(name.into(), value.into());
             if kept.len() > Self::MAX_COUNT {
                 return Err(HeaderError::TooMany(kept.len()));
             }
-            if size > Self::MAX_LEN {
-                return Err(HeaderError::TooLarge(size));
-            }
         }
-        kept.sort_unstable();
-        Ok(Self((!kept.is_empty()).then(|| kept.into())))
+        let headers = Self((!kept.is_empty()).then(|| Arc::new(kept)));
+        let size = headers.size();
+        if size > Self::MAX_LEN { Err(HeaderError::TooLarge(size)) } else { Ok(headers) }
     }
 
     /// Returns the value of a header.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.iter().find_map(|(known, value)| (known == name).then_some(value))
+        self.kept().get(name).map(|value| &**value)
     }
 
     /// Returns the names and values, in the order of the names.
@@ -117,8 +109,9 @@ impl Headers {
         self.iter().map(|(name, value)| name.len() + value.len()).sum()
     }
 
-    fn kept(&self) -> &[Header] {
-        self.0.as_deref().unwrap_or_default()
+    pub(crate) fn kept(&self) -> &Map {
+        static NONE: Map = Map::new();
+        self.0.as_deref().unwrap_or(&NONE)
     }
 }
 

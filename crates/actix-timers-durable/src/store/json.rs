@@ -67,8 +67,7 @@ struct RetryColumn {
 
 /// Returns the column of the headers; `None` if there are none.
 pub fn headers_to_json(headers: &Headers) -> Option<String> {
-    let map: BTreeMap<&str, &str> = headers.iter().collect();
-    (!map.is_empty()).then(|| text(&map))
+    (!headers.is_empty()).then(|| text(headers.kept()))
 }
 
 /// Returns the headers of a column; `None` if it cannot be read.
