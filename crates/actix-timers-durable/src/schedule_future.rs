@@ -5,7 +5,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::error::{DurableError, ScheduleError};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Fuse};
+
+use super::error::ScheduleError;
 use super::id::DurableId;
 
 /// The result of a schedule request. In each case it is on disk.
@@ -41,8 +44,6 @@ impl Scheduled {
     }
 }
 
-pub(super) type Committing = Pin<Box<dyn Future<Output = Result<Scheduled, DurableError>> + Send>>;
-
 /// A durable timer that is being scheduled: a future that is ready when the timer is on disk.
 ///
 /// Its [id](Self::id) is known immediately. It is `Send` and can be awaited anywhere; in an actor also with
@@ -56,13 +57,16 @@ pub(super) type Committing = Pin<Box<dyn Future<Output = Result<Scheduled, Durab
 #[must_use = "nothing is scheduled until it is awaited"]
 pub struct ScheduleFuture<M> {
     id: DurableId,
-    message: Option<M>,
-    committing: Committing,
+    /// It stays pending after completion.
+    committing: Fuse<BoxFuture<'static, Result<Scheduled, ScheduleError<M>>>>,
 }
 
 impl<M> ScheduleFuture<M> {
-    pub(super) const fn new(id: DurableId, message: M, committing: Committing) -> Self {
-        Self { id, message: Some(message), committing }
+    pub(super) fn new(
+        id: DurableId,
+        committing: impl Future<Output = Result<Scheduled, ScheduleError<M>>> + Send + 'static,
+    ) -> Self {
+        Self { id, committing: committing.boxed().fuse() }
     }
 
     /// Returns the id that the timer will have, unless a timer with its key [exists](Scheduled::Exists).
@@ -71,21 +75,11 @@ impl<M> ScheduleFuture<M> {
     }
 }
 
-/// Nothing in it is pinned: the message is only kept to be returned on an error.
-impl<M> Unpin for ScheduleFuture<M> {}
-
 impl<M> Future for ScheduleFuture<M> {
     type Output = Result<Scheduled, ScheduleError<M>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // None if it is polled after completion.
-        let Some(message) = self.message.take() else { return Poll::Pending };
-        let polled = self.committing.as_mut().poll(cx);
-        if polled.is_pending() {
-            self.message = Some(message);
-            return Poll::Pending;
-        }
-        polled.map_err(|reason| ScheduleError { message, reason })
+        self.committing.poll_unpin(cx)
     }
 }
 
@@ -99,13 +93,15 @@ impl<M> fmt::Debug for ScheduleFuture<M> {
 mod tests {
     use super::*;
     use crate::due_time::DueTime;
+    use crate::error::DurableError;
 
     #[test]
     fn after_completion_it_stays_pending() {
         let id = DurableId::new(DueTime::MIN);
         for result in [Ok(Scheduled::Created(id)), Err(DurableError::Closed)] {
             let is_ok = result.is_ok();
-            let mut future = ScheduleFuture::new(id, 7, Box::pin(std::future::ready(result)));
+            let result = result.map_err(|reason| ScheduleError { message: 7, reason });
+            let mut future = ScheduleFuture::new(id, std::future::ready(result));
             let mut context = Context::from_waker(std::task::Waker::noop());
             let Poll::Ready(first) = Pin::new(&mut future).poll(&mut context) else { panic!("it is ready") };
             assert_eq!(first.is_ok(), is_ok);

@@ -239,20 +239,19 @@ impl DurableTimers {
     /// # Errors
     /// As [`schedule_after`](Self::schedule_after).
     pub fn schedule<M: DurableMessage>(&self, request: Schedule<M>) -> ScheduleFuture<M> {
-        match self.new_timer(&request) {
-            Err(reason) => {
-                let rejected = Box::pin(std::future::ready(Err(reason)));
-                ScheduleFuture::new(DurableId::new(DueTime::MAX), request.message, rejected)
+        let (timer, committer) = (self.new_timer(&request), self.parts.committer.clone());
+        let id = timer.as_ref().map_or_else(|_| DurableId::new(DueTime::MAX), |timer| timer.record.id);
+        let message = request.message;
+        ScheduleFuture::new(id, async move {
+            let scheduled = match timer {
+                Ok(timer) => put(&committer, vec![timer]).await,
+                Err(reason) => Err(reason),
+            };
+            match scheduled {
+                Ok(scheduled) => Ok(scheduled.first().copied().unwrap_or(Scheduled::Created(id))),
+                Err(reason) => Err(ScheduleError { message, reason }),
             }
-            Ok(timer) => {
-                let (id, committer) = (timer.record.id, self.parts.committer.clone());
-                let committing = async move {
-                    let scheduled = put(&committer, vec![timer]).await?;
-                    Ok(scheduled.first().copied().unwrap_or(Scheduled::Created(id)))
-                };
-                ScheduleFuture::new(id, request.message, Box::pin(committing))
-            }
-        }
+        })
     }
 
     /// Schedules several timers in one commit: all of them, or none. Returns the results in the order of the requests,
