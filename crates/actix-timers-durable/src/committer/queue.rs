@@ -81,16 +81,6 @@ struct Work {
     taken: Duration,
 }
 
-/// Result of [`SharedQueue::take`].
-pub(super) enum Taken {
-    /// Requests, possibly none.
-    Requests,
-    /// The pause has passed without a request.
-    Nothing,
-    /// All handles are dropped, or the committer has ended.
-    Left,
-}
-
 impl Default for SharedQueue {
     fn default() -> Self {
         Self { queue: Mutex::default(), called: Condvar::new(), permits: Semaphore::new(MAX_REQUESTS) }
@@ -143,12 +133,13 @@ impl SharedQueue {
         self.called.notify_one();
     }
 
-    /// Takes all requests at once, into an empty queue. Waits for one, at most for `pause`.
-    pub(super) fn take(&self, into: &mut VecDeque<Request>, pause: Option<Duration>) -> Taken {
+    /// Takes all requests at once, into an empty queue. Waits for one, at most for `pause`. Returns false once all handles are
+    /// dropped, or the committer has ended.
+    pub(super) fn take(&self, into: &mut VecDeque<Request>, pause: Option<Duration>) -> bool {
         let mut queue = self.queue();
         while queue.requests.is_empty() && !queue.is_beat_wanted {
             if queue.is_left {
-                return Taken::Left;
+                return false;
             }
             queue.work.is_idle = true;
             queue = match pause {
@@ -158,14 +149,14 @@ impl SharedQueue {
                         self.called.wait_timeout(queue, pause).unwrap_or_else(PoisonError::into_inner);
                     let is_empty = queue.requests.is_empty() && !queue.is_beat_wanted;
                     if timeout.timed_out() && is_empty && !queue.is_left {
-                        return Taken::Nothing;
+                        return true;
                     }
                     queue
                 }
             };
         }
         std::mem::swap(&mut queue.requests, into);
-        Taken::Requests
+        true
     }
 
     /// Returns whether a beat is to be made now, and takes note that it is.

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::queue::{AtEnd, SharedQueue, Taken};
+use super::queue::{AtEnd, SharedQueue};
 use super::request::Request;
 use super::{CommitterClock, Environment};
 use crate::due_time::DueTime;
@@ -87,17 +87,13 @@ fn run(
 ) {
     let mut taken = VecDeque::new();
     let mut pause = Duration::ZERO;
-    loop {
-        match queries.take(&mut taken, Some(pause)) {
-            Taken::Left => return,
-            Taken::Nothing => {
-                let begun = Instant::now();
-                if measure(&mut *reader, meters, clock().wall).is_err() {
-                    meters.count(Counted::QueryFailed, 1);
-                }
-                pause = count_every.max(50 * begun.elapsed());
+    while queries.take(&mut taken, Some(pause)) {
+        if taken.is_empty() {
+            let begun = Instant::now();
+            if measure(&mut *reader, meters, clock().wall).is_err() {
+                meters.count(Counted::QueryFailed, 1);
             }
-            Taken::Requests => {}
+            pause = count_every.max(50 * begun.elapsed());
         }
         for request in taken.drain(..) {
             let places = request.places();

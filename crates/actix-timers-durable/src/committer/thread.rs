@@ -7,7 +7,7 @@ use std::thread::Builder;
 
 use super::Environment;
 use super::patience::Patience;
-use super::queue::{AtEnd, Queues, Taken};
+use super::queue::{AtEnd, Queues};
 use super::request::{Reply, Report, Request};
 use super::writer::{Replies, Writer};
 use crate::sync::spawn;
@@ -29,16 +29,13 @@ fn run(mut writer: Writer, queues: &Queues, environment: &Environment) {
     let mut patience = Patience::default();
     loop {
         if requests.is_empty() {
-            match shared.take(&mut requests, writer.pause(clock().time)) {
-                Taken::Nothing => {}
-                Taken::Requests => {
-                    if !requests.is_empty()
-                        && let Some((wanted, limit)) = patience.wanted()
-                    {
-                        patience.have_come(shared.take_more(&mut requests, wanted, limit));
-                    }
-                }
-                Taken::Left => return,
+            if !shared.take(&mut requests, writer.pause(clock().time)) {
+                return;
+            }
+            if !requests.is_empty()
+                && let Some((wanted, limit)) = patience.wanted()
+            {
+                patience.have_come(shared.take_more(&mut requests, wanted, limit));
             }
         }
         if shared.takes_beat() {
