@@ -125,7 +125,7 @@ impl<M> Durable<M> {
         effect: impl FnOnce(&Connection) -> Result<T, HandlerError> + Send + 'static,
     ) -> Ending<T> {
         let under_way = Arc::clone(&self.under_way);
-        let Some((_, committer, clock)) = under_way.node.clone() else {
+        let Some((committer, clock)) = under_way.node.clone() else {
             return Box::pin(ready(Err(HandlerError::new(NO_STORE))));
         };
         let (tell, mut told) = oneshot::channel();

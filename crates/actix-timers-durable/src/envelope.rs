@@ -4,12 +4,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use actix::{Addr, Message};
+use actix::Message;
 use actix_timers::Clock;
 use tokio::sync::Semaphore;
 
 use super::committer::Committer;
-use super::deliveries::DurableTimerActor;
 use super::due_time::DueTime;
 use super::ends::{self, Follow};
 use super::headers::Headers;
@@ -77,13 +76,13 @@ pub struct Durable<M> {
     pub(super) under_way: Arc<UnderWay>,
 }
 
-type Node = (Addr<DurableTimerActor>, Committer, Arc<dyn Clock>);
+type Node = (Committer, Arc<dyn Clock>);
 
 /// A delivery, as its handler and the actor of durable timers know it.
 pub(super) struct UnderWay {
     pub(super) record: Arc<Record>,
     pub(super) retry: RetryPolicy,
-    /// Accepts extensions of the time-out, and ends in transactions at the time of a clock. None in a test.
+    /// Accepts ends in transactions, and has the clock of the time-out. None in a test.
     pub(super) node: Option<Node>,
     pub(super) begun: DueTime,
     said: Mutex<Said>,
@@ -114,6 +113,8 @@ pub(super) struct Written {
 pub(super) struct Said {
     /// The end of the delivery in the last transaction of its handler, which may not have been committed.
     pub(super) in_transaction: Option<Counted>,
+    /// The time-out with its extensions; 0 after the end.
+    pub(super) deadline: Duration,
     pub(super) follow: Follow,
     pub(super) result: Option<Arc<str>>,
     /// Recorded in a test.
@@ -125,6 +126,7 @@ impl UnderWay {
         record: Arc<Record>,
         retry: RetryPolicy,
         node: Option<Node>,
+        deadline: Duration,
         begun: DueTime,
         is_noted: bool,
     ) -> Self {
@@ -135,7 +137,7 @@ impl UnderWay {
             retry,
             node,
             begun,
-            said: Mutex::default(),
+            said: Mutex::new(Said { deadline, ..Said::default() }),
             written: OnceLock::new(),
             is_noted,
             cancelled: Semaphore::const_new(0),
@@ -154,14 +156,35 @@ impl UnderWay {
     pub(super) fn cancel(&self) {
         self.cancelled.close();
     }
-}
 
-/// Extends the time-out of a delivery. Replies whether it was still under way.
-#[derive(Debug, Clone, Copy, Message)]
-#[rtype(result = "bool")]
-pub(super) struct Extend {
-    pub(super) delivery: Delivery,
-    pub(super) by: Duration,
+    /// Extends the time-out, unless it has passed.
+    fn extend(&self, by: Duration) -> bool {
+        let Some((_, clock)) = &self.node else {
+            let is_extended = !self.is_cancelled();
+            self.said().extensions.extend(is_extended.then_some(by));
+            return is_extended;
+        };
+        let (now, mut said) = (clock.now(), self.said());
+        let goes_on = said.deadline > now;
+        if goes_on {
+            said.deadline = said.deadline.max(now.saturating_add(by));
+        }
+        goes_on
+    }
+
+    /// Returns the time-out if it has not passed. Else it is not extended any more.
+    pub(super) fn deadline_after(&self, now: Duration) -> Option<Duration> {
+        let mut said = self.said();
+        let deadline = Some(said.deadline).filter(|deadline| *deadline > now);
+        said.deadline = deadline.unwrap_or_default();
+        deadline
+    }
+
+    /// Tells the handler that its delivery has ended, and cannot be extended any more.
+    pub(super) fn end(&self) {
+        self.said().deadline = Duration::ZERO;
+        self.cancel();
+    }
 }
 
 /// The subscriber is user code.
@@ -308,15 +331,7 @@ impl<M> Durable<M> {
     /// ```
     pub fn extend(&self, by: Duration) -> impl Future<Output = bool> + Send + use<M> {
         let under_way = Arc::clone(&self.under_way);
-        async move {
-            let delivery = under_way.record.delivery();
-            if let Some((actor, ..)) = &under_way.node {
-                return actor.send(Extend { delivery, by }).await.unwrap_or(false);
-            }
-            let is_extended = !under_way.is_cancelled();
-            under_way.said().extensions.extend(is_extended.then_some(by));
-            is_extended
-        }
+        async move { under_way.extend(by) }
     }
 
     /// Continues the timer at a wall-clock time that the handler computes, if it succeeds: the message comes again then, as the

@@ -139,7 +139,7 @@ impl<M: DurableMessage> TestMessage<M> {
             payload_codec: None,
             payload: [].into(),
         };
-        let under_way = Arc::new(UnderWay::new(Arc::new(record), retry, None, progress.due, true));
+        let under_way = Arc::new(UnderWay::new(Arc::new(record), retry, None, Duration::MAX, progress.due, true));
         let Progress { attempt, due, repetition, .. } = progress;
         let delivered = Durable { id, attempt, due, repetition, headers, message, under_way: Arc::clone(&under_way) };
         (delivered, TestDelivery(under_way))

@@ -4,14 +4,13 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::prelude::*;
 use futures_util::FutureExt;
 
 use super::{DurableTimerActor, Event, Handling, InFlight};
 use crate::committer::Ended;
 use crate::due_time::DueTime;
 use crate::ends;
-use crate::envelope::{Extend, HandlerError, Then, UnderWay, Written};
+use crate::envelope::{HandlerError, Then, UnderWay, Written};
 use crate::id::DurableId;
 use crate::metrics::Counted;
 use crate::pause::Pause;
@@ -43,9 +42,9 @@ impl DurableTimerActor {
         if let Some(reason) = ends::unknown_repetition(&record) {
             return self.park(&record, &reason);
         }
-        let clock = Arc::clone(self.parts.timers.clock());
-        let node = Some((self.parts.actor.clone(), self.parts.committer.clone(), clock));
-        let under_way = Arc::new(UnderWay::new(Arc::clone(&record), retry, node, self.wall(), keeps_past));
+        let node = Some((self.parts.committer.clone(), Arc::clone(self.parts.timers.clock())));
+        let deadline = self.now().saturating_add(retry.timeout);
+        let under_way = Arc::new(UnderWay::new(Arc::clone(&record), retry, node, deadline, self.wall(), keeps_past));
         let answering = match self.parts.routes.deliver(hint.route, &under_way) {
             Ok(Some(answering)) => answering,
             // The recipient has stopped since the claim.
@@ -58,7 +57,6 @@ impl DurableTimerActor {
                 return self.park(&record, &error.to_string());
             }
         };
-        let deadline = self.now().saturating_add(retry.timeout);
         self.parts.committer.meters().delivered(self.wall().saturating_since(record.progress.due));
         let actor = self.parts.actor.clone();
         let (answering, withdrawal) = withdrawable(answering);
@@ -87,7 +85,7 @@ impl DurableTimerActor {
         let Handling { under_way, retry, deadline, withdrawal } = in_flight.handling.take()?;
         self.timeouts.remove(&(deadline, delivery.id));
         self.handling -= 1;
-        under_way.cancel();
+        under_way.end();
         withdrawal.withdraw();
         if self.handling == 0 {
             self.alone.end(self.now());
@@ -228,7 +226,14 @@ impl DurableTimerActor {
         let now = self.now();
         while let Some((deadline, id)) = self.timeouts.first().copied().filter(|(deadline, _)| *deadline <= now) {
             self.timeouts.remove(&(deadline, id));
-            if let Some(delivery) = self.in_flight.get(&id).map(|it| it.record.delivery()) {
+            let handling = self.in_flight.get_mut(&id).and_then(|it| it.handling.as_mut());
+            let Some(Handling { under_way, retry, deadline: noticed, .. }) = handling else { continue };
+            if let Some(extended) = under_way.deadline_after(now) {
+                retry.timeout = retry.timeout.saturating_add(extended - deadline);
+                *noticed = extended;
+                self.timeouts.insert((extended, id));
+            } else {
+                let delivery = under_way.record.delivery();
                 self.answered(delivery, None);
             }
         }
@@ -245,29 +250,5 @@ impl DurableTimerActor {
         self.timeouts.clear();
         // A store that still does not reply.
         self.claiming.clear();
-    }
-}
-
-impl Handler<Extend> for DurableTimerActor {
-    type Result = bool;
-
-    fn handle(&mut self, Extend { delivery, by }: Extend, _: &mut Context<Self>) -> bool {
-        self.parts.timers.note_progress();
-        let now = self.now();
-        let in_flight = self.in_flight.get_mut(&delivery.id).filter(|it| it.record.delivery() == delivery);
-        let Some(handling) = in_flight.and_then(|it| it.handling.as_mut()) else { return false };
-        let deadline = handling.deadline;
-        // Its time-out is about to be noticed.
-        if deadline <= now {
-            return false;
-        }
-        let extended = now.saturating_add(by);
-        if extended > deadline {
-            self.timeouts.remove(&(deadline, delivery.id));
-            handling.deadline = extended;
-            handling.retry.timeout = handling.retry.timeout.saturating_add(extended - deadline);
-            self.timeouts.insert((extended, delivery.id));
-        }
-        true
     }
 }

@@ -118,9 +118,9 @@ impl InFlight {
 /// A message that is with its handler.
 struct Handling {
     under_way: Arc<UnderWay>,
-    /// Its time-out includes all extensions.
+    /// Its time-out includes the extensions that were noticed.
     retry: RetryPolicy,
-    /// Time-out on the clock of the internal timer actor; the greatest time if it has none.
+    /// Time-out on the clock of the internal timer actor, as last noticed; the greatest time if it has none.
     deadline: Duration,
     withdrawal: Withdrawal,
 }
@@ -320,6 +320,9 @@ impl Actor for DurableTimerActor {
 /// The system or arbiter stopped before the durable timers: accepted requests are still written.
 impl Drop for DurableTimerActor {
     fn drop(&mut self) {
+        // Handlers that run on another arbiter must not rely on extensions.
+        let handling = self.in_flight.values().filter_map(|it| it.handling.as_ref());
+        handling.for_each(|it| it.under_way.said().deadline = Duration::ZERO);
         if self.stopping.as_ref().is_some_and(|stopping| stopping.closes) {
             return;
         }
