@@ -96,8 +96,6 @@ pub use rusqlite;
 pub use schedule_future::{ScheduleFuture, Scheduled};
 #[doc(hidden)]
 pub use store::Store;
-pub use store::{
-    AttemptError, CommitGate, Counts, EmbeddedStore, Finished, FsyncOutcome, MemoryDisk, MemoryStore, StoreError,
-};
+pub use store::{AttemptError, Counts, EmbeddedStore, Finished, FsyncOutcome, MemoryDisk, MemoryStore, StoreError};
 pub use timers::DurableTimers;
 pub use view::{CancelledAll, DurableFilter, DurableInfo, DurablePage, DurableState};

@@ -18,7 +18,7 @@ use actix_timers_durable::store::{
 };
 use actix_timers_durable::{
     DueTime, Durable, DurableId, DurableMessage, DurableTimers, DurableTimersBuilder, EmbeddedStore, HandlerError,
-    Pause, RetryPolicy, RouteOptions, Store, StoreError,
+    MemoryStore, Pause, RetryPolicy, RouteOptions, Store, StoreError,
 };
 use metrics_exporter_prometheus::PrometheusBuilder;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 
 use crate::copies::copy_directory;
-use crate::{Boxed, metric, paused_runtime, with_one_type};
+use crate::{Boxed, Gate, metric, paused_runtime, with_one_type};
 
 /// The route of most tests.
 pub const ROUTE: &str = "diary";
@@ -87,7 +87,7 @@ pub trait Medium {
 }
 
 impl Medium for MemoryDisk {
-    type Store = actix_timers_durable::MemoryStore;
+    type Store = MemoryStore;
 
     fn open(&self) -> Self::Store {
         Self::open(self)
@@ -155,6 +155,12 @@ impl Medium for Files {
 
 /// A store with an observer of its commits: a function is called before each.
 pub struct Watched<S, F>(pub S, pub F);
+
+/// Opens a store on a disk whose commits are held while a gate is shut, as if the disk were slow. It must be on another thread.
+pub fn behind(gate: &Gate, disk: &MemoryDisk) -> Watched<MemoryStore, impl Watch> {
+    let gate = gate.clone();
+    Watched(disk.open(), move |_: &[Op]| gate.pass())
+}
 
 /// An observer of commits.
 pub trait Watch: Send + 'static {

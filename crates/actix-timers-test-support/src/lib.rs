@@ -17,6 +17,7 @@
 pub mod copies;
 #[cfg(feature = "durable")]
 pub mod durable;
+mod gate;
 mod listener;
 pub mod own_process;
 pub mod repeat;
@@ -41,6 +42,7 @@ use actix_timers::{
 };
 use tokio::sync::oneshot;
 
+pub use gate::{Gate, Shut};
 pub use listener::{Listener, letters, listen};
 
 actix_timers::impl_due_timers!([N: Name] Probe<N>);

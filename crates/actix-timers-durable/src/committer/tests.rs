@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use schemes::random::Random;
+use support::Gate;
 
 use super::*;
 use crate::store::{
@@ -138,8 +139,8 @@ fn begin<T, F: Future<Output = T>>(request: F) -> std::pin::Pin<Box<F>> {
 }
 
 /// Waits until a commit is held.
-fn wait_for_commit(disk: &MemoryDisk) {
-    while disk.held() == 0 {
+fn wait_for_commit(gate: &Gate) {
+    while gate.waiting() == 0 {
         std::thread::yield_now();
     }
 }
@@ -161,13 +162,13 @@ fn ended(reports: &Receiver<Report>) -> Vec<(Delivery, Outcome)> {
 
 #[test]
 fn requests_that_come_during_a_commit_share_the_next_one() {
-    let disk = MemoryDisk::new();
-    let (committer, _reports) = threaded(&disk);
+    let (gate, disk) = (Gate::default(), MemoryDisk::new());
+    let (committer, _reports) = behind(&gate, &disk, Oddity::None);
     pending(&committer);
     let before = disk.commits();
-    let held = disk.hold_commits();
+    let held = gate.shut();
     let mut asked = vec![begin(committer.change(put(record(0))))];
-    wait_for_commit(&disk);
+    wait_for_commit(&gate);
     asked.extend((1..100).map(|due| begin(committer.change(put(record(due))))));
     drop(held);
     assert!(asked.into_iter().all(|request| is_created(&block_on(request))));
@@ -177,11 +178,11 @@ fn requests_that_come_during_a_commit_share_the_next_one() {
 
 #[test]
 fn a_full_queue_holds_up_callers_and_no_deliveries() {
-    let disk = MemoryDisk::new();
-    let (committer, reports) = threaded(&disk);
+    let (gate, disk) = (Gate::default(), MemoryDisk::new());
+    let (committer, reports) = behind(&gate, &disk, Oddity::None);
     let Runner::Threads(queues) = &committer.shared.runner else { panic!("it has a thread") };
     let queue = &queues.requests;
-    let held = disk.hold_commits();
+    let held = gate.shut();
     let asked: Vec<_> = (0..MAX_REQUESTS + 10).map(|due| begin(committer.change(put(record(due as u64))))).collect();
     assert_eq!(queue.permits(), 0);
     committer.submit(Request::Beat);
@@ -195,12 +196,11 @@ fn a_full_queue_holds_up_callers_and_no_deliveries() {
 /// Else a node that schedules much would lose its lease.
 #[test]
 fn a_beat_waits_for_the_commit_under_way_and_for_no_other() {
-    let (disk, calls) = (MemoryDisk::new(), Arc::<Mutex<Vec<isize>>>::default());
-    let (committer, reports) = odd(&disk, Oddity::Notes(Arc::clone(&calls)));
-    let committer = committer.unwrap();
-    let held = disk.hold_commits();
+    let (gate, calls) = (Gate::default(), Arc::<Mutex<Vec<isize>>>::default());
+    let (committer, reports) = behind(&gate, &MemoryDisk::new(), Oddity::Notes(Arc::clone(&calls)));
+    let held = gate.shut();
     let mut asked = vec![begin(committer.change(put(record(0))))];
-    wait_for_commit(&disk);
+    wait_for_commit(&gate);
     asked.extend((1..10_000).map(|due| begin(committer.change(put(record(due))))));
     for _ in 0..2 {
         committer.submit(Request::Beat);
@@ -210,9 +210,9 @@ fn a_beat_waits_for_the_commit_under_way_and_for_no_other() {
     assert_eq!(*calls.lock().unwrap(), [1, 0, 4096, 4096, 1807]);
     // And between the commits of requests that were taken together; and if there is no other request.
     calls.lock().unwrap().clear();
-    let held = disk.hold_commits();
+    let held = gate.shut();
     let asked: Vec<_> = (0..10_000).map(|due| begin(committer.change(put(record(due))))).collect();
-    wait_for_commit(&disk);
+    wait_for_commit(&gate);
     committer.submit(Request::Beat);
     drop(held);
     assert!(asked.into_iter().all(|request| is_created(&block_on(request))));
@@ -328,7 +328,8 @@ fn an_unwritten_end_is_kept_until_written_or_closed() {
 /// Returns a committer on the caller's thread whose store refuses ends while there is a number of them.
 fn refusing(hands: &Hands) -> (Committer, Receiver<Report>, Arc<Mutex<Option<u32>>>) {
     let refused = Arc::default();
-    let (setup, reports) = setup(Odd(MemoryStore::new(), Oddity::Refuses(Arc::clone(&refused))), hands);
+    let (setup, reports) =
+        setup(Odd(MemoryStore::new(), Oddity::Refuses(Arc::clone(&refused)), Gate::default()), hands);
     (Committer::start(setup, true).unwrap(), reports, refused)
 }
 
@@ -409,9 +410,9 @@ fn a_claim_that_a_stop_overtakes_uses_up_no_attempt() {
 
 #[test]
 fn without_callers_the_thread_ends_after_the_pending_requests() {
-    let disk = MemoryDisk::new();
-    let (committer, _reports) = threaded(&disk);
-    let held = disk.hold_commits();
+    let (gate, disk) = (Gate::default(), MemoryDisk::new());
+    let (committer, _reports) = behind(&gate, &disk, Oddity::None);
+    let held = gate.shut();
     let answers: Vec<_> = (0..10)
         .map(|due| {
             let (answer, answered) = oneshot::channel();
@@ -443,10 +444,11 @@ fn inline_everything_is_done_when_the_call_returns() {
 }
 
 /// A store with a reader, or without one that it should have, or that cannot be read, whose commits panic, whose rows others
-/// lock, that refuses ends, or that notes its calls.
-struct Odd(MemoryStore, Oddity);
+/// lock, that refuses ends, or that notes its calls. Commits pass a gate.
+struct Odd(MemoryStore, Oddity, Gate);
 
 enum Oddity {
+    None,
     HasReader,
     GivesNoReader,
     CannotBeRead,
@@ -497,6 +499,7 @@ impl Store for Odd {
     }
 
     fn apply(&mut self, ops: &[Op], now: DueTime) -> Result<Vec<Result<Outcome, StoreError>>, StoreError> {
+        self.2.pass();
         let locked = match &self.1 {
             Oddity::Panics => panic!("a store with a bug"),
             Oddity::Locks(locked) => locked.lock().unwrap().clone(),
@@ -555,7 +558,7 @@ impl Store for Odd {
 #[test]
 fn changes_of_locked_rows_wait_and_hold_up_nothing() {
     let (disk, hands, locked) = (MemoryDisk::new(), Hands::default(), Arc::<Mutex<HashSet<_>>>::default());
-    let (setup, reports) = setup(Odd(disk.open(), Oddity::Locks(Arc::clone(&locked))), &hands);
+    let (setup, reports) = setup(Odd(disk.open(), Oddity::Locks(Arc::clone(&locked)), Gate::default()), &hands);
     let committer = Committer::start(setup, false).unwrap();
     let [delivery, other] = [(); 2].map(|()| {
         let id = put_one(&committer, 0);
@@ -584,8 +587,14 @@ fn changes_of_locked_rows_wait_and_hold_up_nothing() {
 }
 
 fn odd(disk: &MemoryDisk, oddity: Oddity) -> (Result<Committer, DurableBuildError>, Receiver<Report>) {
-    let (setup, reports) = setup(Odd(disk.open(), oddity), &Hands::default());
+    let (setup, reports) = setup(Odd(disk.open(), oddity, Gate::default()), &Hands::default());
     (Committer::start(setup, false), reports)
+}
+
+/// Returns a committer whose commits pass a gate.
+fn behind(gate: &Gate, disk: &MemoryDisk, oddity: Oddity) -> (Committer, Receiver<Report>) {
+    let (setup, reports) = setup(Odd(disk.open(), oddity, gate.clone()), &Hands::default());
+    (Committer::start(setup, false).unwrap(), reports)
 }
 
 #[test]
@@ -601,15 +610,14 @@ fn requests_fail_and_deliveries_learn_it_if_the_thread_dies() {
 
 #[test]
 fn queries_do_not_wait_for_commits_and_fail_after_the_close() {
-    let disk = MemoryDisk::new();
-    let (committer, _reports) = odd(&disk, Oddity::HasReader);
-    let committer = committer.unwrap();
+    let gate = Gate::default();
+    let (committer, _reports) = behind(&gate, &MemoryDisk::new(), Oddity::HasReader);
     block_on(committer.change(put(record(5)))).unwrap();
-    let held = disk.hold_commits();
+    let held = gate.shut();
     let second = record(6);
     let id = second.id;
     let asked = begin(committer.change(put(second)));
-    wait_for_commit(&disk);
+    wait_for_commit(&gate);
     assert_eq!(pending(&committer), 1);
     drop(held);
     block_on(asked).unwrap();
@@ -655,7 +663,8 @@ fn a_resume_of_what_is_not_paused_has_no_look_begin_again() {
 
 /// A turn with a new timer, its move to 9 s, and a look at the first 10 s.
 fn turn_with_a_look(oddity: Oddity) -> Report {
-    let (store, meters) = (Box::new(Odd(MemoryStore::new(), oddity)), Arc::new(DurableMeters::register("T")));
+    let (store, meters) =
+        (Box::new(Odd(MemoryStore::new(), oddity, Gate::default())), Arc::new(DurableMeters::register("T")));
     let mut writer = Writer::new(store, Arc::default(), Vec::new(), 4096, false, meters);
     let new = record(90_000);
     let moved = Op::Move(new.id, at(9_000));
@@ -677,7 +686,7 @@ fn a_look_is_under_way_during_the_commit_of_its_turn() {
 fn damage_that_a_look_meets_is_a_failure_of_the_store() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let page = recorder.handle();
-    let (setup, _reports) = setup(Odd(MemoryStore::new(), Oddity::IsDamaged), &Hands::default());
+    let (setup, _reports) = setup(Odd(MemoryStore::new(), Oddity::IsDamaged, Gate::default()), &Hands::default());
     let committer = metrics::with_local_recorder(&recorder, || Committer::start(setup, true).unwrap());
     let failed = || actix_timers::scrape(|| value(&page, "store_failed{timer=\"T\"}"));
     assert_eq!(failed(), 0.0);
@@ -775,14 +784,14 @@ fn value(page: &PrometheusHandle, name: &str) -> f64 {
 fn a_commit_that_does_not_end_is_seen_as_growing_lag() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let page = recorder.handle();
-    let (disk, hands) = (MemoryDisk::new(), Hands::default());
-    let (setup, _reports) = setup(disk.open(), &hands);
+    let (gate, hands) = (Gate::default(), Hands::default());
+    let (setup, _reports) = setup(Odd(MemoryStore::new(), Oddity::None, gate.clone()), &hands);
     let committer = metrics::with_local_recorder(&recorder, || Committer::start(setup, false)).unwrap();
     pending(&committer);
     hands.set(1000);
-    let held = disk.hold_commits();
+    let held = gate.shut();
     let asked = begin(committer.change(put(record(5))));
-    wait_for_commit(&disk);
+    wait_for_commit(&gate);
     hands.set(8000);
     committer.publish();
     // It was made between the end of the previous request, at 0 or 1 s for the thread, and now.

@@ -1,7 +1,7 @@
 //! The store in memory: the embedded one without files, with injected faults.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
 
@@ -42,14 +42,7 @@ pub struct MemoryStore {
 ///
 /// Open stores on it, let it fail, cut the power, and open another store to inspect the remaining data.
 #[derive(Debug, Clone, Default)]
-pub struct MemoryDisk(Arc<Shared>);
-
-#[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
-    /// A gate was dropped, or the power cut.
-    let_go: Condvar,
-}
+pub struct MemoryDisk(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -59,8 +52,6 @@ struct State {
     commits: u64,
     to_reject: u64,
     sync_fails: Option<FsyncOutcome>,
-    holds: usize,
-    waiting: usize,
 }
 
 /// The effect of a failed fsync on its commit, which is unpredictable in reality.
@@ -71,11 +62,6 @@ pub enum FsyncOutcome {
     /// The commit did not reach the disk.
     Nothing,
 }
-
-/// A gate that holds commits on its disk until it is dropped.
-#[derive(Debug)]
-#[must_use = "commits go on when this is dropped"]
-pub struct CommitGate(MemoryDisk);
 
 impl MemoryDisk {
     /// Creates an empty disk.
@@ -101,19 +87,6 @@ impl MemoryDisk {
     /// Cuts the power: nothing more from open stores reaches the disk. Committed data stay for the next store.
     pub fn power_off(&self) {
         self.state().life += 1;
-        self.0.let_go.notify_all();
-    }
-
-    /// Holds commits until the gate is dropped, as if the disk were slow. Only for stores on other threads: one on this
-    /// thread would wait for itself.
-    pub fn hold_commits(&self) -> CommitGate {
-        self.state().holds += 1;
-        CommitGate(self.clone())
-    }
-
-    /// Returns the number of commits being held.
-    pub fn held(&self) -> usize {
-        self.state().waiting
     }
 
     /// Returns the number of commits kept since the disk was created.
@@ -122,14 +95,7 @@ impl MemoryDisk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for CommitGate {
-    fn drop(&mut self) {
-        self.0.state().holds -= 1;
-        self.0.0.let_go.notify_all();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -191,11 +157,6 @@ impl Store for MemoryStore {
 
     fn apply(&mut self, ops: &[Op], now: DueTime) -> Result<Vec<Result<Outcome, StoreError>>, StoreError> {
         let mut state = self.disk.state();
-        state.waiting += 1;
-        while state.holds > 0 && state.life == self.life {
-            state = self.disk.0.let_go.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.waiting -= 1;
         if state.to_reject > 0 {
             state.to_reject -= 1;
             return Err(StoreError::Rejected(io::Error::from(io::ErrorKind::StorageFull)));

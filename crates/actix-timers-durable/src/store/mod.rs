@@ -60,7 +60,7 @@ pub use json::{
     finished_from_json, headers_from_json, headers_to_json, note_to_json, repeat_from_json, repeat_to_json,
     retry_from_json, retry_to_json,
 };
-pub use memory::{CommitGate, FsyncOutcome, MemoryDisk, MemoryStore};
+pub use memory::{FsyncOutcome, MemoryDisk, MemoryStore};
 pub use past::{AttemptError, Finished, Note};
 pub use record::{NO_END, Progress, Record};
 

@@ -14,10 +14,11 @@ use actix_timers_durable::{
 };
 
 use futures_util::future::join;
-use support::Probe;
 use support::durable::{
-    Act, Diary, Files, Medium, Note, ROUTE, at, life, ms, notes, on_every_store, one_life, run_to, start_counted,
+    Act, Diary, Files, Medium, Note, ROUTE, at, behind, life, ms, notes, on_every_store, one_life, run_to,
+    start_counted,
 };
+use support::{Gate, Probe};
 
 on_every_store! {
     no_request_is_made_before_it_is_awaited
@@ -68,15 +69,16 @@ fn no_request_is_made_before_it_is_awaited(medium: impl Medium) {
 fn a_timer_of_a_request_dropped_during_the_write_is_found_by_id() {
     support::in_real_time(async {
         let diary = Diary::default();
-        let disk = MemoryDisk::new();
+        let gate = Gate::default();
         let clock = actix_timers::ManualClock::starting_at(at(0));
-        let timers = DurableTimers::builder(disk.open()).route::<Note>(ROUTE, diary.writer(&clock)).start().unwrap();
-        let held = disk.hold_commits();
+        let store = behind(&gate, &MemoryDisk::new());
+        let timers = DurableTimers::builder(store).route::<Note>(ROUTE, diary.writer(&clock)).start().unwrap();
+        let held = gate.shut();
         let mut scheduling = timers.schedule_after(ROUTE, ms(3_600_000), Note(1));
         let id = scheduling.id();
         let asked = |cx: &mut Polling<'_>| Poll::Ready(Pin::new(&mut scheduling).poll(cx).is_pending());
         assert!(poll_fn(asked).await);
-        while disk.held() == 0 {
+        while gate.waiting() == 0 {
             std::thread::yield_now();
         }
         drop(scheduling);

@@ -8,12 +8,12 @@ use actix_timers_durable::store::{MemoryDisk, Op, Record, Store};
 use actix_timers_durable::{
     CancelledAll, DueTime, DurableFilter, DurableId, DurableOptions, DurableTimers, RouteOptions, Schedule,
 };
-use support::Random;
 use support::durable::{
-    Act, Diary, Files, Medium, Note, ROUTE, Watched, at, life, millis, ms, notes, on_every_store, one_life, quick,
-    run_to,
+    Act, Diary, Files, Medium, Note, ROUTE, Watched, at, behind, life, millis, ms, notes, on_every_store, one_life,
+    quick, run_to,
 };
 use support::store::{put, record};
+use support::{Gate, Random};
 
 on_every_store! {
     random_filters_find_and_cancel_as_a_list_says
@@ -256,12 +256,13 @@ fn a_count_says_when_there_may_be_more() {
 #[test]
 fn a_timer_scheduled_after_the_call_is_left_alone() {
     support::in_real_time(async {
-        let disk = MemoryDisk::new();
-        let timers = DurableTimers::builder(disk.open()).open_route::<Note>(ROUTE).start().unwrap();
+        let gate = Gate::default();
+        let store = behind(&gate, &MemoryDisk::new());
+        let timers = DurableTimers::builder(store).open_route::<Note>(ROUTE).start().unwrap();
         let schedule = |note| actix::spawn(timers.schedule_after(ROUTE, ms(3_600_000), Note(note)));
-        let held = disk.hold_commits();
+        let held = gate.shut();
         let first = schedule(1);
-        while disk.held() == 0 {
+        while gate.waiting() == 0 {
             tokio::task::yield_now().await;
         }
         let cancelling = actix::spawn({

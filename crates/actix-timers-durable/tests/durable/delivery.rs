@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use actix::prelude::*;
 use actix_timers::testing;
-use actix_timers_durable::store::{CommitGate, Hint, MemoryDisk, Next, Op};
+use actix_timers_durable::store::{Hint, MemoryDisk, Next, Op};
 use actix_timers_durable::{
     DecodeError, DurableError, DurableFilter, DurableMessage, DurableOptions, DurableState, DurableTimers, RetryPolicy,
     RouteOptions, Schedule,
@@ -14,9 +14,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use support::durable::{
-    Act, Diary, End, Files, Medium, Note, ROUTE, Watch, Watched, Writer, at, handled_by, life, ms, notes,
+    Act, Diary, End, Files, Medium, Note, ROUTE, Watch, Watched, Writer, at, behind, handled_by, life, ms, notes,
     on_every_store, one_by_one, one_life, quick, run_to,
 };
+use support::{Gate, Shut};
 
 on_every_store! {
     a_snoozed_message_comes_again_and_keeps_its_attempts
@@ -387,18 +388,19 @@ fn on_the_real_clock_a_thread_of_its_own_writes() {
 }
 
 /// Starts durable timers on the real clock, with a claim that is being written: the message of a due timer is about to
-/// be delivered, and cannot be before `CommitGate` is dropped.
-async fn with_a_claim_that_is_written(disk: &MemoryDisk, diary: &Diary) -> (DurableTimers, Addr<Writer>, CommitGate) {
+/// be delivered, and cannot be before `Shut` is dropped.
+async fn with_a_claim_that_is_written(disk: &MemoryDisk, diary: &Diary) -> (DurableTimers, Addr<Writer>, Shut) {
+    let gate = Gate::default();
     let clock = actix_timers::ManualClock::starting_at(at(0));
     let writer = diary.writer(&clock);
-    let timers = DurableTimers::builder(disk.open())
+    let timers = DurableTimers::builder(behind(&gate, disk))
         .open_route_with::<Note>(ROUTE, RouteOptions::new().retry(quick()))
         .start()
         .unwrap();
     timers.schedule_after(ROUTE, ms(0), Note(1)).await.unwrap();
-    let held = disk.hold_commits();
+    let held = gate.shut();
     timers.connect::<Note>(ROUTE, writer.clone()).unwrap();
-    while disk.held() == 0 {
+    while gate.waiting() == 0 {
         tokio::task::yield_now().await;
     }
     (timers, writer, held)

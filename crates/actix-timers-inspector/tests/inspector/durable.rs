@@ -16,7 +16,8 @@ use actix_web::HttpRequest;
 use actix_web::test::TestRequest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use support::ms;
+use support::durable::behind;
+use support::{Gate, ms};
 
 use super::pages::{Served, assert_has, content, get, ids, rejection, serve, short};
 
@@ -449,8 +450,9 @@ fn a_route_is_paused_and_resumed() {
 #[test]
 fn a_change_whose_client_leaves_is_made_and_reported() {
     support::in_real_time(async {
-        let disk = MemoryDisk::new();
-        let timers = DurableTimers::builder(disk.open()).open_route::<Work>("mail").start().unwrap();
+        let gate = Gate::default();
+        let store = behind(&gate, &MemoryDisk::new());
+        let timers = DurableTimers::builder(store).open_route::<Work>("mail").start().unwrap();
         schedule(&timers, Work::Succeed, Duration::from_secs(3600)).await;
         let (tell, told) = tokio::sync::oneshot::channel();
         let tell = std::sync::Mutex::new(Some(tell));
@@ -459,10 +461,10 @@ fn a_change_whose_client_leaves_is_made_and_reported() {
             tell.lock().unwrap().take().unwrap().send(change.outcome.clone()).unwrap();
         });
         let app = serve(&inspector).await;
-        let held = disk.hold_commits();
+        let held = gate.shut();
         {
             let mut cancel = Box::pin(change(&app, TestRequest::delete(), "timers?count=1"));
-            while disk.held() == 0 {
+            while gate.waiting() == 0 {
                 assert!(is_pending(cancel.as_mut()));
                 tokio::task::yield_now().await;
             }
@@ -504,20 +506,21 @@ fn invalid_requests_and_closed_stores_have_a_reason() {
 #[test]
 fn a_hanging_store_delays_neither_the_wheel_nor_another_store() {
     support::in_real_time(async {
-        let disk = MemoryDisk::new();
-        let start = |store: MemoryStore, name: &str| {
+        let gate = Gate::default();
+        let start = |gate: &Gate, name: &str| {
+            let store = behind(gate, &MemoryDisk::new());
             DurableTimers::builder(store).name(name).open_route::<Work>("mail").start().unwrap()
         };
-        let (slow, fast) = (start(disk.open(), "slow"), start(MemoryStore::new(), "fast"));
+        let (slow, fast) = (start(&gate, "slow"), start(&Gate::default(), "fast"));
         let letter = schedule(&fast, Work::Succeed, Duration::from_secs(3600)).await;
         let own = TimerActor::builder().start().unwrap();
         let inspector = Inspector::new(&own).add_durable(&slow).add_durable(&fast).allow_cancel(true);
         let app = serve(&inspector).await;
 
-        let held = disk.hold_commits();
+        let held = gate.shut();
         let mut writing = Box::pin(schedule(&slow, Work::Succeed, Duration::from_secs(3600)));
         assert!(is_pending(writing.as_mut()));
-        while disk.held() == 0 {
+        while gate.waiting() == 0 {
             std::thread::yield_now();
         }
         let asked = |path: &str| TestRequest::get().uri(&format!("/ops/timers/api/{path}"));

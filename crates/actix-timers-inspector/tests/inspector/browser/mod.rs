@@ -320,6 +320,8 @@ mod durable {
     use actix_timers_durable::{
         Durable, DurableMessage, DurableOptions, DurableTimers, HandlerError, MemoryStore, Pause, Schedule,
     };
+    use support::Gate;
+    use support::durable::behind;
 
     use super::*;
 
@@ -649,8 +651,8 @@ mod durable {
     #[test]
     #[ignore = "needs a browser: run by .ci/inspector"]
     fn the_wheel_is_live_while_a_store_hangs() {
-        let disk = MemoryDisk::new();
-        let (store, held) = (disk.open(), disk.hold_commits());
+        let gate = Gate::default();
+        let (store, held) = (behind(&gate, &MemoryDisk::new()), gate.shut());
         let (address, (timers, customer)) = serve_on(async || {
             let timers = TimerActor::builder().name("orders").start().unwrap();
             let bills = DurableTimers::builder(store).open_route::<Bill>("bills").start().unwrap();
@@ -658,7 +660,7 @@ mod durable {
             actix::spawn(async move { bills.schedule_after("bills", HOUR, Bill).await });
             ((timers, Customer.start()), vec![("/look", inspector)])
         });
-        while disk.held() == 0 {
+        while gate.waiting() == 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
         let page = Browser::open(&started("ACTIX_TIMERS_CHROMEDRIVER"), DESKTOP);
