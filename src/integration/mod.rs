@@ -16,6 +16,7 @@
 //! | [`next_on_grid`] | one arithmetic for missed ticks |
 //! | [`unguessable`] | ids and nonces come from one source of randomness, checked once |
 //! | [`Shown`] | external text is escaped in one way in all errors and logs |
+//! | [`contain`], [`drop_contained`], [`text_of`] | panics of user code are caught in one way |
 //! | [`given_up_settling`] | tests require that virtual time never waits in vain |
 //! | `LogLimit` (feature `tracing`) | one rate limit for the warnings of all crates |
 
@@ -31,6 +32,7 @@ pub use crate::metrics::gate::{Pass as PublishPass, try_enter as try_publish};
 pub use crate::metrics::meters::PUBLISH_EVERY;
 pub use crate::metrics::publishers::{Publisher, register_publisher};
 pub use crate::metrics::tally::{Level, Tally};
+pub use crate::model::contain::{contain, drop_contained, text_of};
 pub use crate::model::id::ShortId;
 pub use crate::model::secret::unguessable;
 pub use crate::model::shown::Shown;

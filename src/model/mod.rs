@@ -9,7 +9,7 @@
 //! 3. Time: `clock` with its `alarm`; `manual_clock` for tests; `request_time`, the creation time of a request.
 //! 4. Schedules: `options`, `repeat`, `cron`; `duration_text` is the text form of durations.
 //! 5. Ids: `id` with the keys of `secret`; `key_selector`, the timers that a call by key stands for; `actor_id`,
-//!    `mailbox_id`; `shown` escapes untrusted text.
+//!    `mailbox_id`; `shown` escapes untrusted text; `contain` catches the panics of user code.
 //! 6. Replies: `error` has the outcomes and errors of all calls; `view` and `location` describe a timer; `filter`
 //!    selects timers; `dead_letter` carries an undelivered message.
 
@@ -17,6 +17,7 @@ pub(crate) mod actor_id;
 pub(crate) mod alarm;
 pub(crate) mod clock;
 pub(crate) mod closure;
+pub(crate) mod contain;
 #[cfg(feature = "cron")]
 pub(crate) mod cron;
 pub(crate) mod dead_letter;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::engine::{Engine, EngineConfig, OwnerId};
 use crate::metrics::{Meters, Report, gate};
 use crate::model::clock::Clock;
+use crate::model::contain::drop_panic;
 use crate::model::id::Tags;
 use crate::model::mailbox_id::MailboxId;
 use crate::model::mailbox_policy::MailboxPolicy;
@@ -241,10 +242,7 @@ impl Service {
         if self.panics.note(&*panic) {
             self.turns.wake_driver();
         }
-        // Its payload is the user's, too.
-        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-            std::mem::forget(again);
-        }
+        drop_panic(panic);
     }
 }
 

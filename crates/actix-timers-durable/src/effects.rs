@@ -4,10 +4,10 @@ use std::future::ready;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use actix_timers::integration::{contain, drop_contained};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::contain::{contain, drop_contained};
 use super::ends::{nominal_after, reason_of_death};
 use super::envelope::{Durable, HandlerError, Then, Written};
 use super::metrics::Counted;

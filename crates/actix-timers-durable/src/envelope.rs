@@ -191,7 +191,7 @@ impl UnderWay {
 #[cfg(feature = "tracing")]
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        super::contain::drop_contained(std::mem::replace(&mut self.span, tracing::Span::none()));
+        actix_timers::integration::drop_contained(std::mem::replace(&mut self.span, tracing::Span::none()));
     }
 }
 

@@ -27,7 +27,6 @@
 mod builder;
 mod calendar;
 mod committer;
-mod contain;
 mod context;
 mod deliveries;
 mod due_time;

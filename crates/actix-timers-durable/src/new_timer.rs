@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use actix_timers::Clock;
-use actix_timers::integration::unguessable;
+use actix_timers::integration::{contain, unguessable};
 
-use super::contain::contain;
 use super::error::DurableError;
 use super::headers::Headers;
 use super::id::DurableId;

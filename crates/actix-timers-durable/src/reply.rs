@@ -16,9 +16,9 @@ use std::thread;
 use std::time::Duration;
 
 use actix::MailboxError;
+use actix_timers::integration::{contain, drop_contained, text_of};
 use futures_util::task::AtomicWaker;
 
-use super::contain::{contain, drop_contained, text_of};
 use super::envelope::HandlerError;
 
 /// A handler's result, or the reason for its absence.

@@ -6,10 +6,10 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use actix::Recipient;
+use actix_timers::integration::{contain, drop_contained};
 use futures_util::FutureExt;
 use tokio::task::unconstrained;
 
-use super::contain::{contain, drop_contained};
 use super::envelope::{Durable, UnderWay};
 use super::error::{DurableBuildError, DurableError};
 use super::message::{DecodeError, DurableMessage};

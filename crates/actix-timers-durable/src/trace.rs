@@ -13,14 +13,14 @@ use crate::store::{Record, StoreError};
 macro_rules! event {
     ($level:ident, $($fields:tt)+) => {
         #[cfg(feature = "tracing")]
-        let _ = crate::contain::contain(|| tracing::$level!(target: "actix_timers", $($fields)+));
+        let _ = actix_timers::integration::contain(|| tracing::$level!(target: "actix_timers", $($fields)+));
     };
 }
 
 /// Returns the span of a delivery.
 #[cfg(feature = "tracing")]
 pub(crate) fn delivery(record: &Record) -> tracing::Span {
-    let span = crate::contain::contain(|| {
+    let span = actix_timers::integration::contain(|| {
         tracing::info_span!(
             target: "actix_timers",
             parent: None,

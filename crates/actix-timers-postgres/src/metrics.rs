@@ -3,7 +3,6 @@
 //! Like those of durable timers they are registered with the application's recorder, when the durable timers start, and
 //! updated by `actix_timers::scrape`. None is a histogram.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -125,11 +124,6 @@ impl Publisher for Meters {
     fn publish(&self, _: &PublishPass) {
         self.show();
     }
-}
-
-/// Calls the recorder, which is user code: after a panic of it metrics miss an update.
-pub(crate) fn contain(update: impl FnOnce()) {
-    _ = catch_unwind(AssertUnwindSafe(update));
 }
 
 #[cfg(test)]

@@ -13,7 +13,8 @@ use std::mem;
 use std::sync::PoisonError;
 use std::task::{Poll, Waker};
 
-use crate::contain::contain;
+use actix_timers::integration::contain;
+
 use crate::error::{Outcome, WaitError};
 use crate::sync::{Mutex, MutexGuard, ThreadMark, this_thread};
 

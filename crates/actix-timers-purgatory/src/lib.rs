@@ -15,11 +15,10 @@
 //! 3. `request`: the end of a request, which frees all that it holds; `wait`: its future.
 //! 4. `watchers`: the requests under each key; `keys`: the keys of a request.
 //! 5. `expirations`: the messages of the timers.
-//! 6. `error`, `metrics`, `contain` (panics), `sync` (locks).
+//! 6. `error`, `metrics`, `sync` (locks).
 
 mod attempt;
 mod builder;
-mod contain;
 mod error;
 mod expirations;
 #[cfg(test)]

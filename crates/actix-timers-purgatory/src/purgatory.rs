@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use actix::Addr;
+use actix_timers::integration::contain;
 use actix_timers::{MailboxPolicy, ScheduleError, Target, TimerOptions, Timers};
 
 use crate::attempt::{Attempt, End};
 use crate::builder::{PurgatoryBuilder, Settings};
-use crate::contain::contain;
 use crate::error::{Outcome, StartError, WaitError};
 use crate::expirations::{Expirations, Expire};
 use crate::keys::{Key, Keys};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use actix_timers::TimerId;
+use actix_timers::integration::contain;
 
 use crate::attempt::{Answer, Attempt, End, Remains};
-use crate::contain::contain;
 use crate::keys::Key;
 use crate::purgatory::Shared;
 use crate::watchers::Group;

@@ -7,12 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use actix_timers::integration::{Level, PublishPass, Tally, describe};
+use actix_timers::integration::{Level, PublishPass, Tally, contain, describe};
 use actix_timers::metrics::Metric;
 use metrics::{Gauge, Histogram, Label, counter, gauge, histogram};
 
 use super::catalogue::{self as names, CATALOGUE};
-use crate::contain::contain;
 use crate::due_time::DueTime;
 use crate::store::{Counts, Delivery, Next, StoreGauges};
 

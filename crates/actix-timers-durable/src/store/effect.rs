@@ -3,9 +3,8 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use actix_timers::integration::drop_contained;
 use rusqlite::Connection;
-
-use crate::contain::drop_contained;
 
 type Make = Box<dyn FnOnce(&Connection) -> bool + Send>;
 

@@ -25,12 +25,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix_timers::integration::contain;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
 use super::{BackUp, Beat, Delivery, Look, Looked, Looking, NodeInfo, Op, Outcome, Reads, Store, StoreGauges};
 use crate::DueTime;
-use crate::contain::contain;
 use crate::pause::Pause;
 use crate::store::StoreError;
 use changes::{Changes, Made};

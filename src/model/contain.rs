@@ -6,25 +6,32 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Maximum length of a panic's text, in characters.
 const MAX_TEXT: usize = 400;
 
-/// Runs user code, and returns the text of its panic. The panic's payload is the user's, too: its destructor may panic
-/// again.
-pub(super) fn contain<R>(user_code: impl FnOnce() -> R) -> Result<R, String> {
+/// Runs user code, and returns the text of its panic.
+///
+/// # Errors
+/// The code has panicked.
+pub fn contain<R>(user_code: impl FnOnce() -> R) -> Result<R, String> {
     catch_unwind(AssertUnwindSafe(user_code)).map_err(|panic| {
         let text = text_of(&*panic);
-        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-            std::mem::forget(again);
-        }
+        drop_panic(panic);
         text
     })
 }
 
 /// Drops a value of the user, and catches a panic.
-pub(super) fn drop_contained<T>(value: T) {
+pub fn drop_contained<T>(value: T) {
     let _ = contain(|| drop(value));
 }
 
+/// Drops the payload of a panic. It is the user's, too: its destructor may panic again.
+pub(crate) fn drop_panic(panic: Box<dyn Any + Send>) {
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(again);
+    }
+}
+
 /// Returns the text of a panic, as `panic!` has formatted it; its beginning, if it is long.
-pub(super) fn text_of(panic: &(dyn Any + Send)) -> String {
+pub fn text_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text");
     text.chars().take(MAX_TEXT).collect()
