@@ -25,7 +25,8 @@ impl Service {
     }
 
     pub(crate) fn join_watchdog_of(self: &Arc<Self>, watchdog: &Arc<Watchdog>) {
-        if !self.settings.on_system_clock || self.watchdog_entry.get().is_some() || !clock::is_real() {
+        let is_covered = self.settings.on_system_clock && clock::is_real();
+        if !is_covered || self.watchdog_entry.get().is_some() || self.is_stopped() {
             return;
         }
         let Ok(runtime) = Handle::try_current() else { return };

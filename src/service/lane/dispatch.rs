@@ -1,4 +1,4 @@
-//! Dispatch: from a lane to a recipient, for messages under a mailbox policy.
+//! Dispatch: messages for targets when they are due, and from a lane to its recipient.
 //!
 //! All of it runs while the caller has the [turn](crate::service::deliver::turns::Turns), so that no two threads send
 //! from one lane.

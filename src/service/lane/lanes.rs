@@ -210,9 +210,9 @@ pub(crate) struct Lanes {
     pub(crate) ready_since: Option<Duration>,
     /// Recipients that let a message wait.
     pub(crate) slow: SlowRecipients,
-    /// Own messages on their way through the mailbox, the oldest of each lane first. All but the newest are in handlers that do
-    /// not end.
-    pub(crate) posted: FxHashMap<OwnerId, Vec<Posted>>,
+    /// Own messages on their way through the mailbox, the oldest of each lane first. All but the newest need not end before the
+    /// next one is sent.
+    pub(crate) posted: FxHashMap<OwnerId, VecDeque<Posted>>,
     /// The times at which another message may follow the posted one of this number, if it is still the newest.
     pub(crate) follows: VecDeque<(Duration, OwnerId, u64)>,
     /// The number of the message that was posted last, of all lanes.
@@ -269,7 +269,7 @@ impl State {
     pub(crate) fn expecting(&self) -> usize {
         let is_idle = |lane: &OwnerId| self.engine.owner(*lane).is_none_or(LaneState::is_idle);
         let targets = self.lanes.targets.values().filter(|lane| !is_idle(lane));
-        targets.count() + self.lanes.posted.values().map(Vec::len).sum::<usize>()
+        targets.count() + self.lanes.posted.values().map(VecDeque::len).sum::<usize>()
     }
 
     /// Marks a lane that may be able to move. Returns false if there is none.

@@ -6,6 +6,7 @@
 //! dropped.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -49,15 +50,20 @@ enum Behind {
 }
 
 impl Lanes {
+    /// Returns the posted message of a lane that was sent last, and may wait for its actor.
+    pub(crate) fn posted_last(&self, lane: OwnerId) -> Option<&Posted> {
+        self.posted.get(&lane)?.back()
+    }
+
     /// Returns the newest posted message of a lane, unless the next one need not wait for its end.
     pub(crate) fn under_way(&self, lane: OwnerId) -> Option<&Posted> {
         // None follows while another thread is still sending it.
-        self.posted.get(&lane)?.last().filter(|posted| posted.behind != Behind::Follow || posted.waiter.is_none())
+        self.posted_last(lane).filter(|posted| posted.behind != Behind::Follow || posted.waiter.is_none())
     }
 
     /// Returns the posted message of this number, if it is the newest of its lane.
     fn newest(&mut self, lane: OwnerId, number: u64) -> Option<&mut Posted> {
-        self.posted.get_mut(&lane)?.last_mut().filter(|posted| posted.number == number)
+        self.posted.get_mut(&lane)?.back_mut().filter(|posted| posted.number == number)
     }
 }
 
@@ -70,7 +76,7 @@ impl State {
         if posted.get().is_empty() {
             posted.remove();
         }
-        Some(ended)
+        ended
     }
 
     /// Lets the next messages follow those whose handlers have not ended for [`GRACE`].
@@ -109,7 +115,7 @@ impl Session<'_> {
         let earlier = state.lanes.posted.entry(lane).or_default();
         // Behind one whose handler does not end.
         let behind = if has_left && !earlier.is_empty() { Behind::Follow } else { Behind::NoneYet };
-        earlier.push(Posted { due, id, number, waiter: None, is_seen: false, since: Duration::ZERO, behind });
+        earlier.push_back(Posted { due, id, number, waiter: None, is_seen: false, since: Duration::ZERO, behind });
         let acknowledgement = Acknowledgement { service: Arc::clone(service), lane, sent: Sent::Own(number) };
         let request = service.contain(|| make_request(self, link.addr())).flatten();
         self.unlocked();
@@ -134,11 +140,15 @@ impl Session<'_> {
         }
         let now = self.unlocked().read_clock();
         let Lanes { posted, follows, .. } = &mut self.state().lanes;
-        let newest = posted.get_mut(&lane).and_then(|posted| posted.last_mut());
+        let newest = posted.get_mut(&lane).and_then(|posted| posted.back_mut());
         if let Some(posted) = newest.filter(|posted| posted.behind == Behind::NoneYet) {
-            posted.behind = Behind::Wait;
-            let has_waited = posted.since.saturating_add(GRACE) <= now;
-            follows.push_back((if has_waited { now } else { now.saturating_add(GRACE) }, lane, posted.number));
+            if posted.since.saturating_add(GRACE) <= now {
+                posted.behind = Behind::Follow;
+                self.state().mark_ready(lane);
+            } else {
+                posted.behind = Behind::Wait;
+                follows.push_back((now.saturating_add(GRACE), lane, posted.number));
+            }
         }
     }
 
@@ -150,7 +160,7 @@ impl Session<'_> {
     /// before it.
     pub(crate) fn poll_take_over(&mut self, lane: OwnerId, inbox: &WakeFlag, cx: &Context<'_>) -> Poll<()> {
         let posted = &mut self.state().lanes.posted;
-        let Some(newest) = posted.get_mut(&lane).and_then(|posted| posted.last_mut()) else { return Poll::Ready(()) };
+        let Some(newest) = posted.get_mut(&lane).and_then(|posted| posted.back_mut()) else { return Poll::Ready(()) };
         if newest.waiter.is_none() {
             return Poll::Pending;
         }
@@ -171,7 +181,7 @@ impl Session<'_> {
 
 impl Service {
     /// Stops waiting for posted messages. Those in the mailbox are not handled any more.
-    fn withdraw(&self, posted: Option<Vec<Posted>>) {
+    fn withdraw(&self, posted: Option<VecDeque<Posted>>) {
         let waiters = posted.into_iter().flatten().filter_map(|posted| posted.waiter);
         waiters.for_each(|waiter| _ = self.contain(|| waiter.withdraw()));
     }
@@ -181,7 +191,7 @@ impl Service {
         /// Sending takes microseconds, but user code may be involved if it fails.
         const LONGEST_SEND: Duration = Duration::from_millis(100);
         let end = sync::elapsed().saturating_add(LONGEST_SEND);
-        let is_being_sent = |posted: &Vec<Posted>| posted.iter().any(|posted| posted.waiter.is_none());
+        let is_being_sent = |posted: &VecDeque<Posted>| posted.iter().any(|posted| posted.waiter.is_none());
         while guard.lanes.posted.get(&lane).is_some_and(is_being_sent) && sync::elapsed() <= end {
             drop(guard);
             sync::yield_now();

@@ -340,3 +340,68 @@ fn an_inbox_sleeps_while_the_watchdog_makes_its_message() {
     (0..3).for_each(|_| world.ear.poll());
     assert_eq!(world.ear.log(), [1, 2]);
 }
+
+/// A message behind one posted long ago follows at once, whatever another lane waits for.
+#[test]
+fn a_message_behind_an_old_one_waits_for_no_other_lane() {
+    let mut world = World::new();
+    let mut other = Ear::new();
+    world.ear.between(&Hook::default());
+    other.between(&Hook::default());
+    world.ear.run(|ctx| ctx.schedule_after(ms(95), Endless(1)));
+    world.ear.own(100, number(2));
+    other.run(|ctx| ctx.schedule_after(ms(10), Endless(1)));
+    other.own(101, number(2));
+    world.ear.lose_address();
+    other.lose_address();
+    world.ear.poll();
+    other.poll();
+    world.poll_driver();
+    let settle = |world: &mut World, other: &mut Ear| {
+        for _ in 0..20 {
+            world.poll_driver();
+            world.ear.poll();
+            other.poll();
+        }
+    };
+    settle(&mut world, &mut other);
+    for by in [10, 85, 5] {
+        world.clock.jump(ms(by));
+        settle(&mut world, &mut other);
+    }
+    assert_eq!((world.ear.log(), other.log()), (vec![1], vec![1]));
+    let mut late = 0;
+    world.clock.jump(ms(1));
+    settle(&mut world, &mut other);
+    while other.log().len() < 2 {
+        late += 1;
+        world.clock.jump(ms(1));
+        settle(&mut world, &mut other);
+    }
+    assert_eq!(late, 0, "ms late; its predecessor was posted 91 ms before");
+}
+
+/// An actor without an address does not take its posted messages.
+#[test]
+fn an_actor_without_an_address_that_takes_nothing_is_slow() {
+    for messages in 1..=2 {
+        let mut world = World::new();
+        world.ear.between(&Hook::default());
+        (0..messages).for_each(|n| _ = world.ear.own(10 + 40 * u64::from(n), number(n)));
+        world.ear.lose_address();
+        world.ear.poll();
+        assert!(world.has_left());
+        world.poll_driver();
+        // Its thread is busy from now on: the context is not polled.
+        for by in [10, 40, 20, 20] {
+            world.driver_at(by);
+            (0..5).for_each(|_| world.poll_driver());
+        }
+        assert_eq!(world.timers.snapshot().counters.delivered, u64::from(messages), "all are in the mailbox");
+        world.driver_at(100_000);
+        let now = ms(100_090);
+        let waited = world.service.waited(&mut world.service.state(), now);
+        assert!(world.ear.log().is_empty());
+        assert!(waited > ms(90_000), "{messages} in the mailbox: {waited:?}");
+    }
+}
