@@ -35,9 +35,9 @@ const GRACE: Duration = Duration::from_secs(30);
 
 /// The number up to which [`counts`](DurableTimers::counts) and [`count_matching`](DurableTimers::count_matching) count.
 const COUNT_LIMIT: u64 = 100_000;
-/// The timers that one page of a count examines, and the maximum number of its pages.
+/// The timers that one page of a count examines, and the maximum number of its pages. A timer that was moved is examined twice.
 const COUNT_PAGE: usize = 10_000;
-const COUNT_PAGES: usize = 100;
+const COUNT_PAGES: usize = 200;
 
 // A request for more room than there is would wait forever.
 const _: () = assert!(DurableTimers::MAX_BATCH <= committer::MAX_REQUESTS);
@@ -664,7 +664,7 @@ impl DurableTimers {
 
     /// Counts the timers that match a filter: `pending`, `parked` or `dead`, by the filter's state; the others are 0.
     /// It [says](Counts::is_limited) if there may be more, since it counts up to 100 000 of them, and examines a million
-    /// timers. See [`cancel_all`](Self::cancel_all).
+    /// timers or two. See [`cancel_all`](Self::cancel_all).
     ///
     /// # Errors
     /// The store cannot be read.

@@ -18,13 +18,13 @@ use crate::sync::spawn;
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// The same in a store that nodes share: each of them counts all timers.
 const COUNT_SHARED_EVERY: Duration = Duration::from_secs(10);
-/// The due timers of the first page that is examined for the metrics, and the number of pages, each twice as large; pages of
-/// timers that were moved to a later time do not count. Many may be of paused routes. Those of routes that the node delivers are
-/// in memory, too.
+/// The due timers of the first page that is examined for the metrics; the next ones are twice as large, up to the second number.
+/// Many timers may be of paused routes. Those of routes that the node delivers are in memory, too.
 const PAGE: usize = 64;
-const PAGES: usize = 16;
-/// The most timers of a page.
-const MOST: usize = 8192;
+const LARGEST_PAGE: usize = 8192;
+/// The due timers and the pages that are examined at most. Pages may be empty: of timers that were moved to a later time.
+const TIMERS: usize = 80_000;
+const PAGES: usize = 400;
 /// The number up to which timers are counted for the metrics.
 pub(super) const COUNT_LIMIT: u64 = 1_000_000;
 
@@ -55,10 +55,10 @@ pub(super) fn measure(reads: &mut dyn Reads, meters: &DurableMeters, now: DueTim
 /// Returns the due time of the first timer, among some due ones, that is neither with its handler nor of a paused route.
 fn first_waiting(reads: &mut dyn Reads, now: DueTime) -> Result<Option<DueTime>, StoreError> {
     let mut query = Query { limit: PAGE, until: now, ..Query::of(Part::Pending) };
-    let (mut pauses, mut pages) = (None, 0);
-    while pages < PAGES {
+    let (mut pauses, mut timers) = (None, 0);
+    for _ in 0..PAGES {
         let page = reads.list(&query)?;
-        pages += usize::from(!page.found.is_empty());
+        timers += page.found.len();
         // An idle node reads no pauses.
         if pauses.is_none() && !page.found.is_empty() {
             pauses = Some(reads.pauses()?);
@@ -72,7 +72,10 @@ fn first_waiting(reads: &mut dyn Reads, now: DueTime) -> Result<Option<DueTime>,
         if first.is_some() || page.next.is_none() {
             return Ok(first.map(|first| first.record.progress.due));
         }
-        (query.after, query.limit) = (page.next, (query.limit * 2).min(MOST));
+        if timers >= TIMERS {
+            break;
+        }
+        (query.after, query.limit) = (page.next, (query.limit * 2).min(LARGEST_PAGE));
     }
     Ok(None)
 }

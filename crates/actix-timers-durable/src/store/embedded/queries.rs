@@ -20,9 +20,9 @@ use super::columns::{
 use super::faults::{Meaning, meaning};
 use super::pauses;
 use super::place::Place;
-use crate::DurableId;
 use crate::pause::Pause;
 use crate::store::{StoreError, headers_from_json};
+use crate::{DueTime, DurableId};
 
 /// Rows that a page examines at most.
 const EXAMINED: usize = 10_000;
@@ -217,9 +217,9 @@ fn page(connection: &Connection, query: &Query) -> rusqlite::Result<Page> {
             routes.collect::<rusqlite::Result<_>>()?
         }
     };
-    let (mut page, mut positions, mut end) = (Page::default(), Vec::new(), None::<Position>);
+    let (mut page, mut positions, mut damaged, mut end) = (Page::default(), vec![], vec![], None::<Position>);
     for (sql, of) in branches {
-        let stopped = scan(connection, (sql, of), query, after.as_ref(), &mut positions, &mut page.damaged)?;
+        let stopped = scan(connection, (sql, of), query, after.as_ref(), &mut positions, &mut damaged)?;
         end = stopped.into_iter().chain(end).min();
     }
     positions.sort_unstable();
@@ -229,6 +229,8 @@ fn page(connection: &Connection, query: &Query) -> rusqlite::Result<Page> {
         positions.retain(|(position, _)| Some(*position) <= end);
     }
     page.counted = positions.len();
+    // Those beyond the end are found again.
+    page.damaged = damaged.iter().filter(|due| due.zip(end).is_none_or(|(due, end)| due <= end.due)).count();
     let (mut bytes, mut last) = (0, None);
     for (position, repetition) in positions.into_iter().filter(|_| !query.is_count) {
         // Repetitions with one position stay together.
@@ -250,14 +252,14 @@ fn page(connection: &Connection, query: &Query) -> rusqlite::Result<Page> {
     Ok(page)
 }
 
-/// Adds the positions of a branch. Returns the last examined one, if more may follow.
+/// Adds the positions of a branch, and the due times of damaged rows. Returns the last examined one, if more may follow.
 fn scan(
     connection: &Connection,
     (sql, of): (&str, Option<Value>),
     query: &Query,
     after: Option<&Position>,
     positions: &mut Vec<(Position, i64)>,
-    damaged: &mut usize,
+    damaged: &mut Vec<Option<DueTime>>,
 ) -> rusqlite::Result<Option<Position>> {
     let (first_id, last_id) = (Position::id_bound(after).into_bytes(), prefix(query.until.as_millis() + 1));
     let ((due, id), until) = (bound(after), millis(query.until));
@@ -274,20 +276,20 @@ fn scan(
     let is_past = query.part == Part::Past;
     while let Some(row) = rows.next()? {
         let is_passed_over = is_by_id && row.get(8)?;
+        let is_listed = !is_passed_over && (query.part != Part::Pending || row.get(7)?);
         let position = match is_passed_over {
             true => read_id(row.get_ref(0)?).map(|id| Position { due: id.first_due(), id }),
             false => position(row)?,
         };
         let Ok(position) = position else {
-            *damaged += usize::from(!is_passed_over);
+            damaged.extend(is_listed.then_some(read_time(row.get_ref(1)?).ok()));
             continue;
         };
         // Repetitions with one position stay together.
         if (found >= query.limit.max(1) || examined >= EXAMINED) && last != Some(position) {
             return Ok(last);
         }
-        let is_pending = query.part != Part::Pending || row.get(7)?;
-        if !is_passed_over && is_pending && is_wanted(query, row)? {
+        if is_listed && is_wanted(query, row)? {
             positions.push((position, if is_past { row.get(7)? } else { 0 }));
             found += 1;
         }
