@@ -97,7 +97,8 @@ fn answer(arguments: &[&str], out: &mut dyn Write, wrong: &mut dyn Write) -> Res
         } else if let Some(name) = argument.strip_prefix("--schema=") {
             schema = Some(name);
         } else if argument.starts_with("--") && argument != "--version" {
-            return usage(format!("{argument} is not known"));
+            let option = argument.split_once('=').map_or(argument, |(option, _)| option);
+            return usage(format!("{option} is not known"));
         } else {
             others.push(argument);
         }

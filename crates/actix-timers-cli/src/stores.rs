@@ -73,7 +73,9 @@ pub(crate) fn is_database(store: &str) -> bool {
 pub(crate) fn is_mistaken(store: &str) -> bool {
     let key = store.split_once('=').map_or("", |(key, _)| key.trim());
     let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_');
-    !is_database(store) && (store.contains("://") || is_key)
+    let scheme = store.split_once(':').map_or("", |(scheme, _)| scheme.trim()).to_ascii_lowercase();
+    let has_scheme = ["postgres", "postgresql"].contains(&&*scheme);
+    !is_database(store) && (store.contains("://") || has_scheme || is_key)
 }
 
 /// Returns an error unless there is a store: opening would create one.

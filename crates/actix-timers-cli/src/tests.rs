@@ -58,6 +58,7 @@ fn a_mistyped_address_becomes_no_directory_and_is_not_repeated() {
     for address in [
         "Postgres://shop:secret@db/shop",
         "postgress://shop:secret@db/shop",
+        "postgres:/shop:secret@db/shop",
         " postgres://shop:secret@db/shop",
         "host=db user=shop password=secret",
         "sslmode = disable password=secret",

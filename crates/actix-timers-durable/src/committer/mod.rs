@@ -76,10 +76,11 @@ struct Environment {
 }
 
 impl Environment {
-    /// Sends the replies and reports of a turn.
-    fn send(&self, replies: Replies) {
-        let report = replies.send(&self.meters);
-        self.report(report);
+    /// Sends the report of a turn, unless it was sent before, and its replies: a handler that has its reply may end, and its end
+    /// must not precede a look of that turn.
+    fn send(&self, mut replies: Replies) {
+        self.report(std::mem::take(&mut replies.report));
+        replies.send(&self.meters);
     }
 
     fn report(&self, report: Report) {

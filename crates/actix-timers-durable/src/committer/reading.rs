@@ -22,8 +22,11 @@ const COUNT_SHARED_EVERY: Duration = Duration::from_secs(10);
 /// Many timers may be of paused routes. Those of routes that the node delivers are in memory, too.
 const PAGE: usize = 64;
 const LARGEST_PAGE: usize = 8192;
-/// The due timers and the pages that are examined at most. Pages may be empty: of timers that were moved to a later time.
-const TIMERS: usize = 80_000;
+/// The bytes of due timers, and the pages, that are examined at most. Pages may be empty: of timers that were moved to a later
+/// time.
+const BYTES: usize = 32 << 20;
+/// The bytes of a timer beside its message and headers.
+const OTHERS: usize = 256;
 const PAGES: usize = 400;
 /// The number up to which timers are counted for the metrics.
 pub(super) const COUNT_LIMIT: u64 = 1_000_000;
@@ -55,10 +58,10 @@ pub(super) fn measure(reads: &mut dyn Reads, meters: &DurableMeters, now: DueTim
 /// Returns the due time of the first timer, among some due ones, that is neither with its handler nor of a paused route.
 fn first_waiting(reads: &mut dyn Reads, now: DueTime) -> Result<Option<DueTime>, StoreError> {
     let mut query = Query { limit: PAGE, until: now, ..Query::of(Part::Pending) };
-    let (mut pauses, mut timers) = (None, 0);
+    let (mut pauses, mut bytes) = (None, 0);
     for _ in 0..PAGES {
         let page = reads.list(&query)?;
-        timers += page.found.len();
+        bytes += page.found.iter().map(|found| OTHERS + found.record.size()).sum::<usize>();
         // An idle node reads no pauses.
         if pauses.is_none() && !page.found.is_empty() {
             pauses = Some(reads.pauses()?);
@@ -72,7 +75,7 @@ fn first_waiting(reads: &mut dyn Reads, now: DueTime) -> Result<Option<DueTime>,
         if first.is_some() || page.next.is_none() {
             return Ok(first.map(|first| first.record.progress.due));
         }
-        if timers >= TIMERS {
+        if bytes >= BYTES {
             break;
         }
         (query.after, query.limit) = (page.next, (query.limit * 2).min(LARGEST_PAGE));

@@ -116,8 +116,8 @@ impl Replies {
         self.changes.len() - self.of_handlers + self.others.len()
     }
 
-    /// Records the commit and the looks of the turn, sends the replies, and returns the report.
-    pub(super) fn send(self, meters: &DurableMeters) -> Report {
+    /// Records the commit and the looks of the turn, and sends the replies.
+    pub(super) fn send(self, meters: &DurableMeters) {
         self.written.iter().for_each(|(requests, took)| meters.wrote(*requests, *took));
         self.looks.iter().for_each(|took| meters.looked(*took));
         for (answer, answered) in self.changes {
@@ -125,7 +125,6 @@ impl Replies {
             let _ = answer.send(answered);
         }
         self.others.into_iter().for_each(|reply| reply());
-        self.report
     }
 }
 

@@ -198,7 +198,8 @@ impl DurableTimerActor {
         let handling = self.in_flight.get(&id).and_then(|it| it.handling.as_ref());
         let Some(Handling { under_way, .. }) = handling else { return false };
         // The transaction of a handler may just have ended it.
-        if under_way.said().in_transaction.is_some() || under_way.is_cancelled() {
+        let may_have_ended = under_way.said().in_transaction.is_some_and(|end| end != Counted::EndLost);
+        if may_have_ended || under_way.is_cancelled() {
             return false;
         }
         under_way.cancel();

@@ -371,8 +371,9 @@ async fn claim_apart(session: &mut Session, op: usize, claim: &Claim, slots: &mu
             Err(failure) if part.ids.len() < 2 => {
                 for id in part.ids {
                     let reason = format!("the server refuses its claim: {failure}");
-                    // If that is refused, too, the next look finds the timer again.
-                    if session.query(PARK_REFUSED, params![Uuid::from(id), reason]).await.is_ok() {
+                    // If that is refused, too, the next look finds the timer again. The reply may be lost.
+                    let parked = session.query(PARK_REFUSED, params![Uuid::from(id), reason]).await;
+                    if !parked.is_err_and(|failure| failure.is_refusal()) {
                         session.member.refused(id.into());
                     }
                     damaged.push(id);

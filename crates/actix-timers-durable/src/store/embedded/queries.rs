@@ -229,8 +229,6 @@ fn page(connection: &Connection, query: &Query) -> rusqlite::Result<Page> {
         positions.retain(|(position, _)| Some(*position) <= end);
     }
     page.counted = positions.len();
-    // Those beyond the end are found again.
-    page.damaged = damaged.iter().filter(|due| due.zip(end).is_none_or(|(due, end)| due <= end.due)).count();
     let (mut bytes, mut last) = (0, None);
     for (position, repetition) in positions.into_iter().filter(|_| !query.is_count) {
         // Repetitions with one position stay together.
@@ -248,6 +246,8 @@ fn page(connection: &Connection, query: &Query) -> rusqlite::Result<Page> {
             None => {}
         }
     }
+    // Those beyond the end are found again.
+    page.damaged += damaged.iter().filter(|due| due.zip(end).is_none_or(|(due, end)| due <= end.due)).count();
     page.next = end;
     Ok(page)
 }
