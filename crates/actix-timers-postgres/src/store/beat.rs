@@ -86,6 +86,8 @@ static RECORDS: LazyLock<String> = LazyLock::new(|| {
 });
 const RETIRE: &str = "UPDATE @schema@.nodes n SET serves = '{}' WHERE n.id = $1";
 const LEAVE: &str = "UPDATE @schema@.nodes n SET dead = true WHERE n.id = $1";
+/// No timer names it any more.
+const FORGET: &str = "DELETE FROM @schema@.nodes n WHERE n.id = $1 AND n.dead";
 
 /// The state of the node, on the thread of the sessions.
 #[derive(Debug, Default)]
@@ -517,7 +519,7 @@ pub(super) async fn retire(session: &mut Session) -> Result<(), StoreError> {
     Ok(session.query(RETIRE, params![node]).await.map(drop)?)
 }
 
-/// Leaves: other nodes need not wait for the end of the lease. The next beat of one, or the next start, forgets this one.
+/// Leaves: other nodes need not wait for the end of the lease.
 pub(super) async fn leave(session: &mut Session) {
     session.shared.leased(Duration::ZERO, Duration::ZERO);
     if session.node() != 0 {
@@ -527,6 +529,12 @@ pub(super) async fn leave(session: &mut Session) {
     let node = session.shared.node.swap(0, Ordering::AcqRel);
     session.shared.metered(Meters::left);
     if node != 0 && session.query(LEAVE, params![node]).await.is_ok() {
+        let (mut pass, until) = (Pass::default(), Instant::now() + PASSING);
+        let is_none = async |_: &mut Session, claimed: Vec<Claimed>, _| Ok(claimed.is_empty());
+        let passed = pass.go_on(session, node, until, is_none).await;
+        if !pass.has_left && matches!(passed, Ok(true)) {
+            _ = session.query(FORGET, params![node]).await;
+        }
         _ = session.query(UNLOCK, params![node]).await;
     }
 }
