@@ -661,6 +661,18 @@ fn a_resume_of_what_is_not_paused_has_no_look_begin_again() {
     assert_eq!(replies.report.look_again_from, None);
 }
 
+/// A handler that has the reply to its end may end at once, and its end must not precede a look of that commit.
+#[test]
+fn a_report_precedes_the_replies_of_its_commit() {
+    let (committer, reports) = threaded(&MemoryDisk::new());
+    for _ in 0..100 {
+        let pause = Op::Pause(crate::Pause::route("route"));
+        assert!(matches!(block_on(committer.change(pause)), Ok(Outcome::Paused)));
+        let report = reports.try_recv().expect("it was sent before the reply");
+        assert_eq!(report.look_again_from, Some(DueTime::MIN));
+    }
+}
+
 /// A turn with a new timer, its move to 9 s, and a look at the first 10 s.
 fn turn_with_a_look(oddity: Oddity) -> Report {
     let (store, meters) =
