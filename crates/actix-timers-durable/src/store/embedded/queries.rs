@@ -107,11 +107,11 @@ pub(super) fn look(connection: &Connection, look: &Look, node: i64, paused: &[Pa
             examined += 1;
             // A damaged row is found by lists and checks.
             let Ok(Position { due, id }) = position(row)? else { continue };
-            if row.get::<_, bool>(9)? != are_moved {
-                last = Some(Position { due: id.first_due(), id });
+            last = Some(Position { due: if are_moved { due } else { id.first_due() }, id });
+            // One whose mark is damaged is found by its id.
+            if row.get(9).unwrap_or(false) != are_moved {
                 continue;
             }
-            last = Some(Position { due, id });
             let served = is_served(&look.filter, row.get_ref(2)?, row.get_ref(3)?, row.get_ref(4)?);
             let is_free = |served: &&Served| !paused.iter().any(|pause| pause.is_of(&served.route));
             let (Some(served), true) = (served.filter(is_free), row.get(8)?) else { continue };
@@ -275,9 +275,9 @@ fn scan(
     let (mut found, mut examined, mut last) = (0, 0, None);
     let is_past = query.part == Part::Past;
     while let Some(row) = rows.next()? {
-        let is_passed_over = is_by_id && row.get(8)?;
-        let is_listed = !is_passed_over && (query.part != Part::Pending || row.get(7)?);
-        let position = match is_passed_over {
+        let is_here = query.part != Part::Pending || row.get(8).unwrap_or(false) != is_by_id;
+        let is_listed = is_here && (query.part != Part::Pending || row.get(7)?);
+        let position = match is_by_id {
             true => read_id(row.get_ref(0)?).map(|id| Position { due: id.first_due(), id }),
             false => position(row)?,
         };
