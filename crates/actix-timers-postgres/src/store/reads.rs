@@ -13,7 +13,7 @@ use super::io::{Jobs, Wait};
 use super::row::{COLUMNS, NODE, Types, due, id, record, time};
 use super::session::{Params, Session, params};
 
-/// Rows that a page of pending timers passes over at most and, if it has a filter, that it examines.
+/// Rows that a page examines at most if it has a filter.
 const EXAMINED: i64 = 10_000;
 /// Bytes of payloads in a page, unless a single one is larger.
 const PAGE_BYTES: i64 = 8 << 20;
@@ -41,13 +41,18 @@ const IS_WANTED: &str = "coalesce(t.route = $6::text, true) AND ($7::text IS NUL
 /// Whether a row `t` comes after (`$2`, `$3`), and is due up to `$4`.
 const IN_RANGE: &str = "(t.due, t.id) > ($2::bigint, $3::uuid) AND t.due <= $4::bigint";
 
-/// Returns a subquery of rows in an order: at most `$5` are examined, and the [wanted](IS_WANTED) ones were written up to
-/// `$14`.
-fn rows(table: &str, written: &str, condition: &str, order: &str) -> String {
+/// The number of rows that [`rows`] passes over at most: as [`EXAMINED`], or more if more are asked for.
+const MOST: &str = "greatest($5::bigint, 10000)";
+
+/// Returns a subquery of the rows of a range, in an order, that fit: at most `$5`. The [wanted](IS_WANTED) ones were written up to
+/// `$14`. It passes over some rows at most, of which the last one is seen in any case.
+fn rows([table, written]: [&str; 2], range: &str, [order, due]: [&str; 2], fits: &str) -> String {
     format!(
-        "(SELECT t.id, t.due, octet_length(t.payload) AS size,
-            {IS_WANTED} AND coalesce(t.{written} <= $14::bigint, true) AS is_wanted, false AS is_last
-        FROM @schema@.{table} t WHERE {condition} ORDER BY {order} LIMIT $5)"
+        "(SELECT t.id, {due} AS due, octet_length(t.payload) AS size,
+            {fits} AND {IS_WANTED} AND coalesce(t.{written} <= $14::bigint, true) AS is_wanted, t.number = {MOST} AS is_last
+        FROM (SELECT t.*, row_number() OVER (ORDER BY {order}) AS number FROM @schema@.{table} t WHERE {range}
+            ORDER BY {order} LIMIT {MOST}) t
+        WHERE {fits} OR t.number = {MOST} LIMIT $5)"
     )
 }
 
@@ -69,23 +74,16 @@ fn page_of(rows: &str, table: &str, letter: &str) -> String {
 
 const NO_LETTER: &str = "NULL::text, NULL::bigint";
 
-/// Those whose due time is in the id, after `$1`, and others. Each branch passes over some rows at most: a last one is seen in any
-/// case, and none after it.
+/// The order by due times, and the due time.
+const BY_DUE: [&str; 2] = ["t.due, t.id", "t.due"];
+
+/// Those whose due time is in the id, after `$1`, and others. None is seen after the last one of either.
 static PENDING: LazyLock<String> = LazyLock::new(|| {
-    let most = format!("greatest($5::bigint, {EXAMINED})");
-    let branch = |range: &str, order: &str, due: &str, is_here: &str| {
-        let is_pending = format!("{is_here} AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0");
-        format!(
-            "(SELECT t.id, {due} AS due, octet_length(t.payload) AS size,
-                {is_pending} AND {IS_WANTED} AND coalesce(t.created <= $14::bigint, true) AS is_wanted, t.number = {most} AS is_last
-            FROM (SELECT t.*, row_number() OVER (ORDER BY {order}) AS number FROM @schema@.timers t WHERE {range}
-                ORDER BY {order} LIMIT {most}) t
-            WHERE {is_pending} OR t.number = {most} LIMIT $5)"
-        )
-    };
-    let range = "t.id > $1::uuid AND t.id < @schema@.first_id($4::bigint + 1)";
-    let unmoved = branch(range, "t.id", "@schema@.first_due(t.id)", "NOT t.moved");
-    let moved = branch(&format!("t.moved AND {IN_RANGE}"), "t.due, t.id", "t.due", "t.moved");
+    let is_pending = "coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0";
+    let timers = ["timers", "created"];
+    let by_id = "t.id > $1::uuid AND t.id < @schema@.first_id($4::bigint + 1)";
+    let unmoved = rows(timers, by_id, ["t.id", "@schema@.first_due(t.id)"], &format!("NOT t.moved AND {is_pending}"));
+    let moved = rows(timers, &format!("t.moved AND {IN_RANGE}"), BY_DUE, is_pending);
     let both = format!(
         "WITH u AS MATERIALIZED ({unmoved} UNION ALL {moved}) SELECT u.* FROM u
         WHERE coalesce((u.due, u.id) <= (SELECT e.due, e.id FROM u e WHERE e.is_last ORDER BY e.due, e.id LIMIT 1), true)
@@ -94,11 +92,11 @@ static PENDING: LazyLock<String> = LazyLock::new(|| {
     page_of(&both, "timers", NO_LETTER)
 });
 static PARKED: LazyLock<String> = LazyLock::new(|| {
-    let parked = rows("timers", "created", &format!("t.parked IS NOT NULL AND {IN_RANGE}"), "t.due, t.id");
+    let parked = rows(["timers", "created"], &format!("t.parked IS NOT NULL AND {IN_RANGE}"), BY_DUE, "true");
     page_of(&parked, "timers", NO_LETTER)
 });
 static DEAD: LazyLock<String> = LazyLock::new(|| {
-    let letters = rows("dead_letters", "dead_at", IN_RANGE, "t.due, t.id");
+    let letters = rows(["dead_letters", "dead_at"], IN_RANGE, BY_DUE, "true");
     page_of(&letters, "dead_letters", "t.reason, t.dead_at")
 });
 
