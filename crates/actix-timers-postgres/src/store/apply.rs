@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::beat::REFUSES;
 use super::puts;
 use super::row::{due, id};
 use super::session::{Call, Session, params};
@@ -370,7 +371,7 @@ async fn claim_apart(session: &mut Session, op: usize, claim: &Claim, slots: &mu
             }
             Err(failure) if part.ids.len() < 2 => {
                 for id in part.ids {
-                    let reason = format!("the server refuses its claim: {failure}");
+                    let reason = format!("{REFUSES}: {failure}");
                     // If that is refused, too, the next look finds the timer again. The reply may be lost.
                     let parked = session.query(PARK_REFUSED, params![Uuid::from(id), reason]).await;
                     if !parked.is_err_and(|failure| failure.is_refusal()) {

@@ -69,9 +69,11 @@ const FOREIGN: &str = "
         AND NOT (pg_has_role(d.role, 'pg_signal_backend', 'USAGE') AND pg_has_role(d.role, 'pg_read_all_stats', 'USAGE')))
     UNION ALL
     SELECT session_user::text WHERE NOT EXISTS (SELECT FROM @schema@.sessions s WHERE s.lock = -$1::bigint AND s.pid = pg_backend_pid())";
+/// The beginning of the reason for which timers are parked whose claims were refused.
+pub(super) const REFUSES: &str = "the server refuses its claim";
 const UNPARK_REFUSED: &str = "
     UPDATE @schema@.timers t SET parked = NULL, due = greatest(t.due, @schema@.server_now()), moved = true
-    WHERE t.id = ANY ($1::uuid[]) AND t.parked LIKE 'the server refuses%'";
+    WHERE t.id = ANY ($1::uuid[]) AND starts_with(t.parked, $2)";
 const TIDY: &str = "SELECT t.unserved, t.is_over FROM @schema@.tidy() t";
 /// Whether the sessions of a node have ended, and whether it was not known to be dead: then it is from now on, and claims nothing.
 /// A session that does not end in time is ended at the next beat: this one claims and ends, too.
@@ -337,12 +339,12 @@ async fn unpark_refused(session: &mut Session, until: Instant) {
     let (refused, at) = &mut session.member.refused;
     let number = if boot_clock::now() < *at { 0 } else { refused.len().min(RETRIED) };
     let some: Vec<Uuid> = refused.drain(..number).collect();
-    if some.is_empty() || session.query(UNPARK_REFUSED, params![some.clone()]).await.is_ok() {
+    if some.is_empty() || session.query(UNPARK_REFUSED, params![some.clone(), REFUSES]).await.is_ok() {
         return;
     }
     // One of them is locked, or refused again.
     for id in some {
-        if Instant::now() > until || session.query(UNPARK_REFUSED, params![vec![id]]).await.is_err() {
+        if Instant::now() > until || session.query(UNPARK_REFUSED, params![vec![id], REFUSES]).await.is_err() {
             session.member.refused(id);
         }
     }
