@@ -17,10 +17,10 @@ use crate::timing::LevelStats;
 /// The least time between two publications outside of scrapes.
 pub const PUBLISH_EVERY: Duration = Duration::from_millis(250);
 
-/// The cause of a turn.
+/// The cause of a turn, of the driver or in its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WakeupCause {
-    /// Its alarm expired.
+    /// The driver's alarm expired.
     Alarm,
     /// A call: a timer was scheduled earlier than the alarm, a request came in, or one turn was not enough.
     Call,

@@ -68,7 +68,7 @@ impl Service {
             return;
         }
         let waiting = state.engine.inbox_len(owner);
-        let (id, payload, behind) = match state.lanes.posted_last(owner) {
+        let (id, payload, behind) = match state.lanes.last_posted(owner) {
             Some(posted) => (posted.id, Some(posted.due.payload), waiting),
             None => {
                 let Some(key) = state.engine.first_due(owner) else { return };

@@ -76,13 +76,14 @@ pub struct Durable<M> {
     pub(super) under_way: Arc<UnderWay>,
 }
 
+/// The store of a delivery, and the clock of its time-out.
 type Node = (Committer, Arc<dyn Clock>);
 
 /// A delivery, as its handler and the actor of durable timers know it.
 pub(super) struct UnderWay {
     pub(super) record: Arc<Record>,
     pub(super) retry: RetryPolicy,
-    /// Accepts ends in transactions, and has the clock of the time-out. None in a test.
+    /// None in a test.
     pub(super) node: Option<Node>,
     pub(super) begun: DueTime,
     said: Mutex<Said>,

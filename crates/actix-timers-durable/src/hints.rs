@@ -4,7 +4,7 @@
 //! finds its timer again. Each route has a *bound*: of the timers before it, all that can be claimed are known here. Looks
 //! go on from the lowest bound. A route without a recipient, or with many due timers, is left out of looks, and its bound
 //! stays until it takes part again. Hints beyond the bound are taken, too, as far as looks have come before: a look that begins
-//! again may pass over millions of rows that were moved, and what is due does not wait for it.
+//! again may pass over millions of rows that were moved, and due timers do not wait for it.
 //!
 //! In a store that nodes share, others put timers before the bound at any time, but none with an earlier due time than the
 //! present. There each look begins at the first timer that was still pending at the last one, and a node keeps the hints of

@@ -50,15 +50,15 @@ enum Behind {
 }
 
 impl Lanes {
-    /// Returns the posted message of a lane that was sent last, and may wait for its actor.
-    pub(crate) fn posted_last(&self, lane: OwnerId) -> Option<&Posted> {
+    /// Returns the message of a lane that was posted last, and may wait for its actor.
+    pub(crate) fn last_posted(&self, lane: OwnerId) -> Option<&Posted> {
         self.posted.get(&lane)?.back()
     }
 
     /// Returns the newest posted message of a lane, unless the next one need not wait for its end.
     pub(crate) fn under_way(&self, lane: OwnerId) -> Option<&Posted> {
         // None follows while another thread is still sending it.
-        self.posted_last(lane).filter(|posted| posted.behind != Behind::Follow || posted.waiter.is_none())
+        self.last_posted(lane).filter(|posted| posted.behind != Behind::Follow || posted.waiter.is_none())
     }
 
     /// Returns the posted message of this number, if it is the newest of its lane.

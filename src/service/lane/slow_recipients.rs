@@ -99,7 +99,7 @@ impl State {
     /// Returns the deadline of the first message that waits for a recipient, or is in its mailbox alone.
     fn first_waiting(&self, lane: OwnerId) -> Option<Tick> {
         self.engine.owner(lane).filter(|lane_state| !lane_state.has_ended())?;
-        let under_way = self.lanes.posted_last(lane).map(|posted| posted.due.deadline);
+        let under_way = self.lanes.last_posted(lane).map(|posted| posted.due.deadline);
         under_way.or_else(|| self.engine.oldest_due(lane))
     }
 }

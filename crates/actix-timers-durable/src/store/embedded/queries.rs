@@ -275,8 +275,7 @@ fn scan(
     let (mut found, mut examined, mut last) = (0, 0, None);
     let is_past = query.part == Part::Past;
     while let Some(row) = rows.next()? {
-        let is_here = query.part != Part::Pending || row.get(8).unwrap_or(false) != is_by_id;
-        let is_listed = is_here && (query.part != Part::Pending || row.get(7)?);
+        let is_listed = query.part != Part::Pending || row.get(8).unwrap_or(false) != is_by_id && row.get(7)?;
         let position = match is_by_id {
             true => read_id(row.get_ref(0)?).map(|id| Position { due: id.first_due(), id }),
             false => position(row)?,
