@@ -57,6 +57,9 @@ impl Sample {
     }
 }
 
+/// The least and the greatest pause between two samples.
+const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(500)];
+
 /// Samples that differ from the one before.
 #[derive(Default)]
 struct Taken {
@@ -102,8 +105,8 @@ impl Sampler {
                         if !is_current() || !sample(&client, &query, &into).await {
                             break;
                         }
-                        // It reads all timers, and a million take long.
-                        tokio::time::sleep(Duration::from_millis(50).max(began.elapsed() * 10)).await;
+                        // It reads all timers, and a million take long. One that was slow by chance must not hide a release.
+                        tokio::time::sleep((began.elapsed() * 10).clamp(PAUSES[0], PAUSES[1])).await;
                     }
                 }
                 tokio::time::sleep(Duration::from_millis(20)).await;
