@@ -93,6 +93,15 @@ impl DurableTimerActor {
         Some((under_way, retry))
     }
 
+    /// Has no handler of an earlier attempt any more: another node has claimed the timer since.
+    pub(super) fn leave_earlier(&mut self, id: DurableId) {
+        let Some(earlier) = self.in_flight.get(&id).map(|it| it.record.delivery()) else { return };
+        self.cancel_handler(id);
+        if self.stop_handling(earlier).is_some() {
+            self.leave_window(earlier, None);
+        }
+    }
+
     /// Ends a delivery after the answer of its handler; none after its time-out.
     pub(super) fn answered(&mut self, delivery: Delivery, answer: Option<Answer>) {
         let Some((under_way, retry)) = self.stop_handling(delivery) else { return };

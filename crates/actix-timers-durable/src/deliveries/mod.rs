@@ -253,6 +253,7 @@ impl DurableTimerActor {
                 next = ends::noted(&record, next, None, Duration::ZERO, None);
             }
             let delivery = record.delivery();
+            self.leave_earlier(delivery.id);
             if let Some(route) = self.parts.routes.number_of(&record) {
                 // The next repetition is known when the end is written.
                 let nominal = ends::nominal_after(&next).unwrap_or(record.progress.nominal);
@@ -509,11 +510,51 @@ mod tests {
         });
     }
 
-    #[derive(serde::Serialize, serde::Deserialize)]
+    #[derive(Debug, serde::Serialize, serde::Deserialize)]
     struct Note;
 
     impl crate::DurableMessage for Note {
         const NAME: &'static str = "note";
+    }
+
+    /// Its handler never answers.
+    struct Silent;
+
+    impl Actor for Silent {
+        type Context = Context<Self>;
+    }
+
+    impl Handler<crate::Durable<Note>> for Silent {
+        type Result = ResponseFuture<Result<(), crate::HandlerError>>;
+
+        fn handle(&mut self, _: crate::Durable<Note>, _: &mut Context<Self>) -> Self::Result {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    /// Another node has claimed it after the lease of this one, and has died.
+    #[test]
+    fn a_blamed_timer_leaves_the_window_to_others_while_its_handler_goes_on() {
+        System::new().block_on(async {
+            let clock = ManualClock::new();
+            let builder = DurableTimers::builder(MemoryStore::new()).clock(clock.clone());
+            let options = crate::RouteOptions::new().window(1);
+            let timers = builder.route_with::<Note>("route", Silent.start(), options).start().unwrap();
+            timers.schedule_after("route", Duration::ZERO, Note).await.unwrap();
+            clock.settle().await;
+            let blame = |actor: &mut DurableTimerActor| {
+                let in_flight = actor.in_flight.values().next().unwrap();
+                let (hint, mut record) = (in_flight.hint, (*in_flight.record).clone());
+                assert_eq!(actor.handling, 1);
+                record.progress.attempt += 1;
+                actor.beaten(Beat { blamed: vec![Arc::new(record)], ..Beat::default() });
+                assert_eq!((actor.handling, actor.timeouts.len()), (0, 0));
+                let now = actor.wall();
+                actor.hints.add(Hint { id: DurableId::from_parts(now, 0, 0), due: now, ..hint }, now);
+                assert_eq!(actor.hints.take(GROUP).len(), 1);
+            };
+            timers.addr().send(Run(blame)).await.unwrap();
+        });
     }
 
     /// A commit moves a timer, does not claim it for that, and moves it again.
