@@ -204,9 +204,21 @@ impl Recurrence {
         self.details().left == 0 || self.is_after_end(self.due, now, Duration::ZERO)
     }
 
-    /// Returns whether the present repetition, which is due, lies after the end after all: the wall clock was stepped.
-    pub(crate) fn is_over(&self, now: ClockReading) -> bool {
-        self.is_after_end(self.due, now, TOLERANCE)
+    /// Takes note that the present repetition is due at the wall-clock time `at`: that clock may have been stepped since. It is
+    /// as late as the clock says that says less.
+    pub(crate) fn follow(&mut self, at: Duration, now: ClockReading) {
+        if let Some(wall) = now.wall {
+            self.due = self.due.max(on_other_clock(at, wall, now.time)).min(now.time);
+        }
+    }
+
+    /// Returns whether the present repetition, which is due, or was at this wall-clock time, lies after the end after all: the
+    /// wall clock was stepped.
+    pub(crate) fn is_over(&self, at: Option<Duration>, now: ClockReading) -> bool {
+        match (at, self.details().until) {
+            (Some(at), Some(until)) => at > until,
+            _ => self.is_after_end(self.due, now, TOLERANCE),
+        }
     }
 
     /// Returns the next step if the present repetition is delivered now. `until_handled`: the end of its handler will
@@ -296,13 +308,13 @@ impl Recurrence {
 
     fn is_after_end(&self, due: Duration, now: ClockReading, tolerance: Duration) -> bool {
         let (Some(until), Some(wall)) = (self.details().until, now.wall) else { return false };
-        wall_time(due, now.time, wall) > until.saturating_add(tolerance)
+        on_other_clock(due, now.time, wall) > until.saturating_add(tolerance)
     }
 }
 
-/// Returns the wall-clock time at `due`, if the wall clock shows `wall` at `now`.
-fn wall_time(due: Duration, now: Duration, wall: Duration) -> Duration {
-    if due >= now { wall.saturating_add(due - now) } else { wall.saturating_sub(now - due) }
+/// Returns the time at which another clock is at `at`, if it shows `other` at `now`.
+fn on_other_clock(at: Duration, now: Duration, other: Duration) -> Duration {
+    if at >= now { other.saturating_add(at - now) } else { other.saturating_sub(now - at) }
 }
 
 /// Returns the due time of the repetition after the one that was due at `due` and is delivered at `now`.

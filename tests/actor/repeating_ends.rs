@@ -94,6 +94,36 @@ fn a_timer_moved_to_a_time_of_day_goes_on_with_its_period() {
     });
 }
 
+#[test]
+fn a_repetition_at_a_time_of_day_is_neither_lost_nor_late_by_a_step_of_the_wall_clock() {
+    with_probe(async |world, addr, log| {
+        if !world.is_manual() {
+            return;
+        }
+        let read_wall_clock = |millis| {
+            world.clock().hands.set_wall(world.wall(millis));
+            world.timers.schedule_after(&addr, ms(0), Note(()));
+        };
+        // Forward, to before the end.
+        let repeat = Repeat::every(ms(100)).until(world.wall(10_000));
+        let forward = world.timers.schedule_at_fixed_rate(&addr, repeat, Note(()));
+        assert_eq!(world.timers.reschedule_at(forward, world.wall(9000)), RescheduleOutcome::Rescheduled);
+        world.run_to(50).await;
+        read_wall_clock(9500);
+        world.run_to(160).await;
+        assert_eq!(times(&log), [50, 50, 150]);
+        world.timers.cancel(forward);
+        // Back, by half a period and more.
+        let repeat = Repeat::every(ms(100)).missed_ticks(actix_timers::MissedTickBehavior::Burst);
+        let back = world.timers.schedule_at_fixed_rate(&addr, repeat, Note(()));
+        assert_eq!(world.timers.reschedule_at(back, world.wall(9700)), RescheduleOutcome::Rescheduled);
+        world.run_to(200).await;
+        read_wall_clock(9290);
+        world.run_to(720).await;
+        assert_eq!(times(&log), [200, 610, 710]);
+    });
+}
+
 /// Also in the queue of a recipient, where its place is free afterwards.
 #[test]
 fn a_timer_is_pending_while_its_message_is_made() {

@@ -126,10 +126,13 @@ fn a_repetition_is_due_at_the_end_and_none_after_it() {
 #[test]
 fn a_step_past_the_end_ends_it_and_an_unevenness_does_not() {
     let recurrence = Recurrence::new(RepeatMode::FixedDelay { period: n(10) }, n(10)).until(n(10));
-    assert!(!recurrence.is_over(at(10)));
+    assert!(!recurrence.is_over(None, at(10)));
     let wall = |wall| ClockReading { time: n(10), wall: Some(wall) };
-    assert!(!recurrence.is_over(wall(n(10) + TOLERANCE)));
-    assert!(recurrence.is_over(wall(n(11) + TOLERANCE)));
+    assert!(!recurrence.is_over(None, wall(n(10) + TOLERANCE)));
+    assert!(recurrence.is_over(None, wall(n(11) + TOLERANCE)));
+    // Of a repetition at a wall-clock time that counts, however late it is.
+    assert!(!recurrence.is_over(Some(n(10)), wall(n(500))));
+    assert!(recurrence.is_over(Some(n(11)), wall(n(11))));
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub(crate) struct Producer<M: TimerMessage> {
 /// A due repetition.
 pub(crate) struct Repetition<M: TimerMessage> {
     recurrence: Recurrence,
+    /// The wall-clock time at which it is due, if it follows that.
+    at: Option<Duration>,
     producer: Producer<M>,
     /// The message, once it is produced.
     message: Option<M>,
@@ -62,20 +64,21 @@ impl<M: TimerMessage> Content for Series<M> {
     where
         D: Destination<M>,
     {
-        let recurrence = state.engine.recurrence(due.key)?.clone();
+        let (recurrence, at) = (state.engine.recurrence(due.key)?.clone(), state.engine.wall_time(due.key));
         let Job { to, content: Self(producer) } = state.stores.stored_mut::<Job<Self, D>>(due.payload)?;
         let (producer, target) = (producer.take()?, to.target().cloned());
-        let part = Repetition { recurrence, producer, message: None, result: Err(Outcome::Cancelled) };
+        let part = Repetition { recurrence, at, producer, message: None, result: Err(Outcome::Cancelled) };
         Some(Taken::new(service, state, due, target, part))
     }
 
     fn produce(part: &mut Repetition<M>, service: &Service, via: Via) {
-        let Repetition { recurrence, producer, message, result } = part;
+        let Repetition { recurrence, at, producer, message, result } = part;
         let produced = service.contain(|| {
-            let now = service.read(recurrence.needs_wall_clock());
-            if recurrence.is_over(now) {
+            let now = service.read(recurrence.needs_wall_clock() || at.is_some());
+            if recurrence.is_over(*at, now) {
                 return Err(Outcome::Cancelled);
             }
+            at.iter().for_each(|at| recurrence.follow(*at, now));
             *message = Some(producer.source.next_message());
             Ok((producer.after_this(recurrence, now, via), now))
         });
