@@ -2,11 +2,12 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::api::builder::TimerActorBuilder;
 use crate::api::timer_actor::TimerActor;
 use crate::api::timers::Timers;
-use crate::model::clock::Clock;
+use crate::model::clock::{Clock, SystemClock};
 use crate::model::error::BuildError;
 use crate::service::query::activity::ExternalWork;
 use crate::service::state::Service;
@@ -82,6 +83,12 @@ impl Deref for InternalTimers {
     fn deref(&self) -> &Timers {
         &self.0
     }
+}
+
+/// Returns a system clock with the wall-clock time of another source, beside which timers of contexts go on as beside any system
+/// clock. `wall` may be called on any thread, also while a timer actor works: it must not take long.
+pub fn system_clock_with_wall(wall: impl Fn() -> SystemTime + Send + Sync + 'static) -> SystemClock {
+    SystemClock::with_wall(wall)
 }
 
 /// Returns a builder of a timer actor on the clock of another one, without its other settings.

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`InternalTimers`] | an application must not see, list, cancel or drain timers of a companion crate |
 //! | [`builder_on_clock_of`] | both kinds of timers of a test move with one clock |
+//! | [`system_clock_with_wall`] | processes that share a store share its wall clock, also if their machines' clocks are wrong |
 //! | [`ExternalWork`] | virtual time waits for work on threads unknown to the core |
 //! | [`Publisher`], [`register_publisher`] | a [`scrape`](crate::scrape) updates all metrics of the process |
 //! | [`PublishPass`], [`try_publish`], [`PUBLISH_EVERY`] | no publication during a scrape; one rate for all |
@@ -23,7 +24,7 @@
 mod internal_timers;
 mod survey;
 
-pub use self::internal_timers::{InternalTimers, builder_on_clock_of};
+pub use self::internal_timers::{InternalTimers, builder_on_clock_of, system_clock_with_wall};
 pub use self::survey::{Outline, Survey, TIMERS_OF_A_BUCKET, TimerWalk};
 pub use crate::api::settling::given_up_settling;
 pub use crate::engine::next_on_grid;

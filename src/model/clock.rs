@@ -1,5 +1,6 @@
 //! Clocks: the time and the alarms of a timer actor.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -143,6 +144,16 @@ pub struct SystemClock {
     paused: OnceLock<Handle>,
     /// The kernel timer is unwanted or unavailable.
     tokio_alone: AtomicBool,
+    /// The source of its wall-clock time, if that is not the system's.
+    wall: Option<WallClock>,
+}
+
+struct WallClock(Box<dyn Fn() -> SystemTime + Send + Sync>);
+
+impl fmt::Debug for WallClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WallClock")
+    }
 }
 
 impl SystemClock {
@@ -178,7 +189,18 @@ impl SystemClock {
 
     pub(crate) fn with(tokio_alone: bool) -> Self {
         let tokio_alone = AtomicBool::new(tokio_alone);
-        Self { origin: Instant::now(), wall_origin: SystemTime::now(), paused: OnceLock::new(), tokio_alone }
+        Self {
+            origin: Instant::now(),
+            wall_origin: SystemTime::now(),
+            paused: OnceLock::new(),
+            tokio_alone,
+            wall: None,
+        }
+    }
+
+    /// Replaces the wall clock.
+    pub(crate) fn with_wall(wall: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        Self { wall: Some(WallClock(Box::new(wall))), ..Self::new() }
     }
 }
 
@@ -196,6 +218,9 @@ impl Clock for SystemClock {
     }
 
     fn wall(&self) -> SystemTime {
+        if let Some(WallClock(wall)) = &self.wall {
+            return wall();
+        }
         let _inside = self.paused.get().map(Handle::enter);
         if is_real() {
             return SystemTime::now();
@@ -232,7 +257,7 @@ impl Clock for SystemClock {
     }
 
     fn wall_is_steady(&self) -> bool {
-        self.paused.get().is_some()
+        self.paused.get().is_some() && self.wall.is_none()
     }
 }
 

@@ -1,6 +1,9 @@
 //! The timer actor that contexts use: the installed one, and never a default one beside a user's clock.
 
+use std::time::SystemTime;
+
 use actix::prelude::*;
+use actix_timers::integration::{InternalTimers, system_clock_with_wall};
 use actix_timers::{
     BuildError, GetSnapshot, ManualClock, Repeat, ScheduleError, TimerActor, TimerActorBuilder, TimerContext,
     TimerOptions, Timers,
@@ -64,6 +67,19 @@ fn contexts_use_an_automatic_one_beside_others_in_system_time() {
             assert_eq!(Timers::current().unwrap().snapshot().counters.accepted, 1);
         });
     }
+}
+
+/// Durable timers of a store that processes share have the wall clock of that.
+#[test]
+fn contexts_use_an_automatic_one_beside_a_system_clock_with_another_wall_clock() {
+    support::in_real_time(async {
+        let clock = system_clock_with_wall(|| SystemTime::UNIX_EPOCH);
+        let other = InternalTimers::start(TimerActor::builder().clock(clock)).unwrap();
+        assert_eq!(other.clock().wall(), SystemTime::UNIX_EPOCH);
+        run(&probe().0, |_, ctx| ctx.schedule_after(ms(5), Note(1))).await;
+        assert_eq!(other.snapshot().counters.accepted, 0);
+        assert_eq!(Timers::current().unwrap().snapshot().counters.accepted, 1);
+    });
 }
 
 /// A user's clock whose timer actor or system is gone is no reason to reject.

@@ -18,7 +18,6 @@ use super::reply::note_panics;
 use super::route::Route;
 use super::routes::{Role, RouteOptions, Routes};
 use super::store::Store;
-use super::store_wall::StoreWall;
 use super::timers::{DurableTimers, Parts};
 use super::trace;
 
@@ -280,7 +279,7 @@ impl DurableTimersBuilder {
         }
         let builder = match (clock, &sharing) {
             (Some(builder), _) => *builder,
-            (None, Some(sharing)) => TimerActor::builder().clock(StoreWall::new(sharing.clock.clone())),
+            (None, Some(sharing)) => TimerActor::builder().clock(sharing.clock.system_clock()),
             (None, None) => TimerActor::builder(),
         };
         // Keeps the metric series of the two apart.

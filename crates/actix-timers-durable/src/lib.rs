@@ -63,7 +63,6 @@ mod simulated;
 mod spread;
 #[doc(hidden)]
 pub mod store;
-mod store_wall;
 mod sync;
 mod timers;
 mod trace;

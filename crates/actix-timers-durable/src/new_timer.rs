@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use actix_timers::Clock;
 use actix_timers::integration::{contain, unguessable};
+use actix_timers::{Clock, SystemClock};
 
 use super::error::DurableError;
 use super::headers::Headers;
@@ -15,7 +15,6 @@ use super::request::Schedule;
 use super::routes::is_route_name;
 use super::spread::jittered;
 use super::store::{NewTimer, OnKey, Progress, Record, StoreClock};
-use super::store_wall::StoreWall;
 
 impl<M: DurableMessage> Schedule<M> {
     /// Creates the row of the request, with the action for its key, given its route and message type.
@@ -82,14 +81,14 @@ impl<M: DurableMessage> Schedule<M> {
 /// ```
 #[derive(Debug, Clone)]
 pub struct RecordBuilder {
-    clock: Arc<StoreWall>,
+    clock: Arc<SystemClock>,
     codec: Codec,
 }
 
 impl RecordBuilder {
     /// Creates a builder that follows the clock of a store.
     pub fn new(clock: StoreClock) -> Self {
-        Self { clock: Arc::new(StoreWall::new(clock)), codec: Codec::default() }
+        Self { clock: Arc::new(clock.system_clock()), codec: Codec::default() }
     }
 
     /// Sets the codec of all messages, as

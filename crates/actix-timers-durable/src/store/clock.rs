@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use actix_timers::SystemClock;
+use actix_timers::integration::system_clock_with_wall;
+
 use super::boot_clock;
 
 /// The wall clock of a store, which all its nodes follow. Between two settings it runs with the [boot clock](boot_clock), so
@@ -57,6 +60,12 @@ impl StoreClock {
         let micros = self.at_start.load(Ordering::Relaxed).saturating_add(micros(at));
         let since_epoch = Duration::from_micros(u64::try_from(micros).unwrap_or(0));
         SystemTime::UNIX_EPOCH.checked_add(since_epoch).unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+
+    /// Returns a system clock with this wall-clock time.
+    pub(crate) fn system_clock(&self) -> SystemClock {
+        let clock = self.clone();
+        system_clock_with_wall(move || clock.wall(boot_clock::now()))
     }
 }
 
