@@ -103,9 +103,22 @@ impl Group {
             return vec![Self { is_careful: true, ..self }];
         }
         let is_several = |op: &usize| matches!(&ops[*op], Op::Put(timers) if timers.len() > 1);
-        let (several, single): (Vec<_>, Vec<_>) = self.ops.into_iter().partition(is_several);
-        let parts = single.chunks(CAREFUL).chain(several.chunks(1));
-        let mut parts: Vec<_> = parts.map(|ops| Self { ops: ops.to_vec(), is_keyed: true, is_careful: true }).collect();
+        let key = |op: &usize| match &ops[*op] {
+            Op::Put(timers) => timers.first().map(|timer| (&timer.record.route, &timer.record.key)),
+            _ => None,
+        };
+        let (several, mut single): (Vec<_>, Vec<_>) = self.ops.into_iter().partition(is_several);
+        // Those of one key are in one part, in their order.
+        single.sort_by_key(key);
+        let mut parts: Vec<Vec<usize>> = Vec::new();
+        for of_key in single.chunk_by(|one, next| key(one).is_some() && key(one) == key(next)) {
+            match parts.last_mut().filter(|part| part.len() + of_key.len() <= CAREFUL) {
+                Some(part) => part.extend(of_key),
+                None => parts.push(of_key.to_vec()),
+            }
+        }
+        parts.extend(several.into_iter().map(|op| vec![op]));
+        let mut parts: Vec<_> = parts.into_iter().map(|ops| Self { ops, is_keyed: true, is_careful: true }).collect();
         // Another part is the first one in each call, in case that the time is too short for all.
         let begin = turn.checked_rem(parts.len()).unwrap_or(0);
         parts.rotate_left(begin);

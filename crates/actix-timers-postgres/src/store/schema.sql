@@ -277,7 +277,10 @@ BEGIN
         WHERE n.id = p_node AND g.id = p_gone AND n.claimed_until < g.claimed_until
             AND EXISTS (SELECT FROM @schema@.timers t WHERE t.id = ANY (v_held) AND t.alone);
     RETURN QUERY WITH released AS (
-        UPDATE @schema@.timers t SET node = CASE WHEN t.alone THEN p_node END WHERE t.id = ANY (v_held) RETURNING t.*
+        UPDATE @schema@.timers t SET node = CASE WHEN t.alone THEN p_node END,
+            -- Looks of all nodes may have passed the old due time, and the row of the dead node may stay for long.
+            due = CASE WHEN t.alone THEN t.due ELSE greatest(t.due, @schema@.server_now()) END, moved = t.moved OR NOT t.alone
+        WHERE t.id = ANY (v_held) RETURNING t.*
     )
     SELECT r.* FROM released r WHERE r.alone;
     DELETE FROM @schema@.nodes n WHERE n.id = p_gone AND p_forgets AND cardinality(v_held) = cardinality(p_ids);
@@ -455,9 +458,12 @@ BEGIN
         used, max_attempts, retry, repetition, repeat, parked, created, keep_key, errors, reason, dead_at)
     SELECT t.id, t.due, t.moved, t.nominal, t.route, t.message_type, t.message_version, t.payload, t.codec, t.headers, t.key, t.attempt,
         t.used, t.max_attempts, t.retry, t.repetition, t.repeat, t.parked, t.created, t.keep_key, t.errors, d.reason, @schema@.server_now()
-    FROM unnest(p_ids, p_reasons) AS d(id, reason) JOIN @schema@.timers t ON t.id = d.id WHERE t.id = ANY (v_held);
-    DELETE FROM @schema@.timers t USING unnest(p_ids, p_dues) AS d(id, due)
-        WHERE t.id = d.id AND d.due IS NULL AND t.id = ANY (v_held);
+    FROM (SELECT d.*, p_node AS node FROM unnest(p_ids, p_repetitions, p_attempts, p_reasons) AS d(id, repetition, attempt, reason) OFFSET 0) d
+        JOIN @schema@.timers t ON t.id = d.id
+    WHERE coalesce(t.node, 0) = d.node AND t.repetition = d.repetition AND t.attempt = d.attempt;
+    DELETE FROM @schema@.timers t USING (SELECT d.*, p_node AS node
+            FROM unnest(p_ids, p_repetitions, p_attempts, p_dues) AS d(id, repetition, attempt, due) WHERE d.due IS NULL OFFSET 0) d
+        WHERE t.id = d.id AND coalesce(t.node, 0) = d.node AND t.repetition = d.repetition AND t.attempt = d.attempt;
     RETURN QUERY SELECT a.id, a.due
         FROM @schema@.again(p_node, p_ids, p_repetitions, p_attempts, p_dues, p_nominals, p_next_repetitions, NULL) a;
     RETURN QUERY SELECT h.id, NULL::bigint FROM unnest(v_held) AS h(id) WHERE NOT EXISTS (SELECT FROM @schema@.timers t WHERE t.id = h.id);

@@ -59,13 +59,13 @@ const PARK: &str = ended!(
 
 const DEAD: &str = "SELECT b.id, b.due FROM @schema@.bury($1, $2, $3, $4, $5, $6, $7, $8) b";
 
-/// Own claimed rows that a stranger's transaction has locked.
+/// Own claimed rows that a stranger's transaction has locked. `NOT IN` is hashed; the settings of a session leave other forms of it a
+/// loop over all pairs.
 pub(super) const LOCKED: &str = "
     WITH free AS MATERIALIZED (
         SELECT t.id FROM @schema@.timers t WHERE t.id = ANY ($1::uuid[]) ORDER BY t.id FOR UPDATE SKIP LOCKED
     )
-    SELECT t.id FROM @schema@.timers t
-    WHERE t.id = ANY ($1::uuid[]) AND NOT EXISTS (SELECT FROM free f WHERE f.id = t.id)";
+    SELECT t.id FROM @schema@.timers t WHERE t.id = ANY ($1::uuid[]) AND t.id NOT IN (SELECT f.id FROM free f)";
 
 /// Whether the timer was claimed; null: its row is locked.
 static CANCEL: LazyLock<String> = LazyLock::new(|| delete("timers"));
@@ -82,7 +82,7 @@ fn delete(table: &str) -> String {
         )
         SELECT g.id, g.claimed FROM gone g UNION ALL
         SELECT t.id, NULL FROM @schema@.{table} t
-        WHERE t.id = ANY ($1::uuid[]) AND coalesce(t.ended, 0) = 0 AND NOT EXISTS (SELECT FROM held h WHERE h.id = t.id)"
+        WHERE t.id = ANY ($1::uuid[]) AND coalesce(t.ended, 0) = 0 AND t.id NOT IN (SELECT h.id FROM held h)"
     )
 }
 
@@ -101,7 +101,7 @@ const MOVE: &str = "
     SELECT m.id, false, m.due FROM moved m UNION ALL
     SELECT h.id, true, 0 FROM held h WHERE h.claimed UNION ALL
     SELECT t.id, NULL, 0 FROM @schema@.timers t
-    WHERE t.id = ANY ($1::uuid[]) AND coalesce(t.ended, 0) = 0 AND NOT EXISTS (SELECT FROM held h WHERE h.id = t.id)";
+    WHERE t.id = ANY ($1::uuid[]) AND coalesce(t.ended, 0) = 0 AND t.id NOT IN (SELECT h.id FROM held h)";
 
 const REQUEUE: &str = "
     SELECT d.id, r.is_placed, r.other, r.due

@@ -1,12 +1,13 @@
 //! The rules of the protocol, with several nodes in one process.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use actix_timers_durable::store::{
-    Again, Beat, Delivery, Look, Next, NodeInfo, OnKey, Op, Outcome, Placed, Position, Progress, Reads, Record, State,
-    Store, Suspects,
+    Again, Beat, Delivery, Filter, Look, NewTimer, Next, NodeInfo, OnKey, Op, Outcome, Placed, Position, Progress,
+    Reads, Record, State, Store, Suspects,
 };
 use actix_timers_durable::{DueTime, DurableId, StoreError};
 use actix_timers_postgres::{PostgresOptions, PostgresStore};
@@ -234,6 +235,24 @@ with_server! {
         let beat = dead.beat_again(&claimed);
         assert_eq!(beat.lost.len(), 100);
         assert!(beat.looks_begin_anew && dead.has_lease() && dead.store.node() != dead_id);
+    }
+
+    /// One row is locked for long, and the releaser serves nothing: others find the timers all the same.
+    fn rule_2_released_timers_are_found_while_the_row_of_the_dead_node_stays() {
+        let (schema, session, stranger) = (new_schema(), Session::open(), Session::open());
+        let (mut dead, mut node) = (Node::join(&schema), Node::join(&schema));
+        let ids = node.put_all([timer(1, -1000), timer(2, -1000)]);
+        dead.claim(&ids);
+        let web = NodeInfo { name: "web".to_owned(), serves: Filter::default() };
+        let mut web = Node::join_as(connect(options(&schema)).unwrap(), &web);
+        node.beat(&[]);
+        let after = node.look_after_now();
+        stranger.run(&format!("BEGIN; SELECT FROM {schema}.timers WHERE id = '{}' FOR UPDATE", ids[0]));
+        dead.declare_dead(&session, &schema);
+        until("one is released", LEASE, || (web.beat(&[]).released == 1).then_some(()));
+        assert!(!node.beat(&[]).looks_begin_anew);
+        assert_eq!(node.look(Some(after)), [ids[1]]);
+        stranger.run("COMMIT");
     }
 
     /// No page of a pass has them all.
@@ -636,6 +655,57 @@ with_server! {
             claimed += turn(&mut node);
             (claimed == ids.len()).then_some(())
         });
+    }
+
+    /// As one commit each: their time must not grow with the square of the number.
+    fn rule_6_thousands_of_changes_are_one_commit() {
+        const MANY: u64 = 8192;
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join_with(options(&schema).lease(Duration::from_secs(60)));
+        let ids = node.put_all((0..MANY).map(|number| timer(number, 600_000)));
+        let all = |op: &dyn Fn(DurableId) -> Op| ids.iter().map(|id| op(*id)).collect::<Vec<_>>();
+        let moved = node.try_apply(&all(&|id| Op::Move(id, due_in(700_000))));
+        assert!(moved.iter().all(|outcome| matches!(outcome, Ok(Outcome::Moved(_)))), "{:?}", moved[0]);
+        assert!(node.try_apply(&all(&Op::Cancel)).iter().all(|outcome| matches!(outcome, Ok(Outcome::Deleted))));
+        let claim = |node: &mut Node| {
+            let ids = node.put_all((0..MANY).map(|number| timer(number, 0)));
+            let mut claimed: Vec<_> = ids.chunks(1024).flat_map(|ids| node.claim(ids)).collect();
+            claimed.sort_unstable();
+            claimed
+        };
+        let dead = claim(&mut node).into_iter().map(|it| Op::End(it, Next::Dead { reason: "no".into(), then: None }));
+        let dead = node.try_apply(&dead.collect::<Vec<_>>());
+        assert!(dead.iter().all(|outcome| matches!(outcome, Ok(Outcome::Ended { .. }))), "{:?}", dead[0]);
+        // Claims whose replies were lost.
+        claim(&mut node);
+        node.reconnect(&session, &schema);
+        let claimed = format!("SELECT count(*) FROM {schema}.timers WHERE node IS NOT NULL");
+        until("they are given back", LEASE, || {
+            node.beat(&[]);
+            (session.value::<i64>(&claimed) == 0).then_some(())
+        });
+    }
+
+    /// While another key is locked, too, and more wait than are tried together.
+    fn rule_6_puts_of_one_key_keep_their_order() {
+        let (schema, stranger) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        let replace =
+            |number, key: &str| Op::Put(vec![NewTimer { record: Arc::new(keyed(number, key)), on_key: OnKey::Replace }]);
+        stranger.run(&format!(
+            "BEGIN; SELECT {schema}.schedule('a', 'Order', '1'::jsonb, now() + interval '1 hour', key => 'locked')"
+        ));
+        for round in 0..3 {
+            assert!(matches!(node.try_apply(&[replace(0, "locked")])[0], Err(StoreError::Locked)));
+            let [first, last] = [1000 * round + 1000, 1000 * round + 1400].map(|number| replace(number, "k"));
+            let mut ops: Vec<_> = (1..300).map(|number| replace(1000 * round + 1000 + number, &number.to_string())).collect();
+            ops.insert(0, first);
+            ops.push(last);
+            let outcomes = node.try_apply(&ops);
+            let Op::Put(last) = &ops[300] else { unreachable!() };
+            assert_eq!(node.store.find_key(&last[0].record.route, "k").unwrap(), Some(last[0].record.id), "{:?}", outcomes[300]);
+        }
+        stranger.run("COMMIT");
     }
 
     fn rule_7_looks_find_what_was_moved_retried_and_repeated() {
