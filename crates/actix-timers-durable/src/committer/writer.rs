@@ -200,7 +200,8 @@ impl Writer {
         replies: &mut Replies,
     ) -> usize {
         let now = clock().time;
-        let mut changes: Vec<_> = self.waiting.extract_if(.., |(_, requester)| requester.at <= now).collect();
+        let repeated = self.waiting.extract_if(.., |(_, requester)| requester.at <= now).take(self.group);
+        let mut changes: Vec<_> = repeated.collect();
         let (mut others, mut looking) = (Vec::new(), None);
         let (mut places, mut bytes) = (0, 0);
         let mut is_closing = false;
