@@ -137,14 +137,14 @@ impl<M> Durable<M> {
             drop_contained(tell.send(made));
             is_kept
         });
-        // As of an answer during a stop: otherwise its row is another's by now.
-        let is_given_up = under_way.is_cancelled() && matches!(&answer, Err(error) if error.then() == Then::Retry);
-        let (delivery, mut next) = self.end_in_transaction(answer, clock.wall());
-        if is_given_up {
-            next = Next::GiveBack;
-        }
-        let (nominal, end, dead) = (nominal_after(&next), Counted::end(delivery, &next), reason_of_death(&next));
         Box::pin(async move {
+            // As of an answer during a stop: otherwise its row is another's by now.
+            let is_given_up = under_way.is_cancelled() && matches!(&answer, Err(error) if error.then() == Then::Retry);
+            let (delivery, mut next) = under_way.end_in_transaction(answer, clock.wall());
+            if is_given_up {
+                next = Next::GiveBack;
+            }
+            let (nominal, end, dead) = (nominal_after(&next), Counted::end(delivery, &next), reason_of_death(&next));
             let ended = committer.change(Op::EndWith(delivery, next, effect)).await;
             match &ended {
                 Ok(Outcome::Ended { due }) => _ = under_way.written.set(Written { due: *due, nominal, end, dead }),

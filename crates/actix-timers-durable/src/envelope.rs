@@ -145,6 +145,13 @@ impl UnderWay {
         }
     }
 
+    /// See [`Durable::end_in_transaction`].
+    pub(super) fn end_in_transaction(&self, answer: Result<(), HandlerError>, now: SystemTime) -> (Delivery, Next) {
+        let (delivery, next) = (self.record.delivery(), ends::after_delivery(self, &self.retry, Ok(answer), now));
+        self.said().in_transaction = Some(Counted::end(delivery, &next));
+        (delivery, next)
+    }
+
     pub(super) fn said(&self) -> MutexGuard<'_, Said> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -384,10 +391,7 @@ impl<M> Durable<M> {
     /// Returns the delivery and its end after an answer, for a transaction that writes it. From now on any answer of
     /// the handler is a failure, unless the transaction was committed: then its row is gone, or is another delivery's.
     pub fn end_in_transaction(&self, answer: Result<(), HandlerError>, now: SystemTime) -> (Delivery, Next) {
-        let UnderWay { record, retry, .. } = &*self.under_way;
-        let (delivery, next) = (record.delivery(), ends::after_delivery(&self.under_way, retry, Ok(answer), now));
-        self.under_way.said().in_transaction = Some(Counted::end(delivery, &next));
-        (delivery, next)
+        self.under_way.end_in_transaction(answer, now)
     }
 }
 

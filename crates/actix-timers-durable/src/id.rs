@@ -54,7 +54,7 @@ impl DurableId {
     /// Creates an id for a timer that is first due at `due`.
     ///
     /// Of the ids that one thread creates for the same millisecond each is larger than the previous ones, up to 1024 of
-    /// them.
+    /// them, unless it creates some for a time that differs by a multiple of 257 ms in between.
     pub fn new(due: DueTime) -> Self {
         Self::from_parts(due, next_count(due), unguessable())
     }
@@ -100,15 +100,18 @@ impl DurableId {
     }
 }
 
-/// Returns the number of ids that this thread has created for this millisecond. Of rare milliseconds it is forgotten.
+/// Places of counts. Milliseconds that differ by a multiple of it share one: few periods and times of day do.
+const PLACES: u64 = 257;
+
+/// Returns the number of ids that this thread has created for this millisecond, until it creates one for another that shares its place.
 fn next_count(due: DueTime) -> u64 {
     thread_local! {
         /// The last of the milliseconds that share a place, with its count.
-        static COUNTS: [Cell<(u64, u64)>; 256] = const { [const { Cell::new((0, 0)) }; 256] };
+        static COUNTS: [Cell<(u64, u64)>; PLACES as usize] = const { [const { Cell::new((0, 0)) }; PLACES as usize] };
     }
     let millis = due.as_millis();
     let count = COUNTS.try_with(|counts| {
-        let place = &counts[(millis % 256) as usize];
+        let place = &counts[(millis % PLACES) as usize];
         let (last, count) = place.get();
         let count = if last == millis { count + 1 } else { 0 };
         place.set((millis, count));
@@ -150,6 +153,7 @@ impl From<DurableId> for Uuid {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::collections::HashSet;
+    use std::time::Duration;
 
     use super::*;
 
@@ -175,6 +179,15 @@ mod tests {
         let ids = [(0, 0, u64::MAX), (0, 1, 0), (0, COUNTER, 9), (1, 0, 0), (1, 0, 1), (1 << 40, 5, 0)];
         let ids = ids.map(|(due, counter, random)| DurableId::from_parts(at(due), counter, random));
         assert!(ids.is_sorted() && ids[5] < DurableId::MAX);
+    }
+
+    #[test]
+    fn ids_of_a_millisecond_keep_their_order_beside_others_an_hour_or_days_later() {
+        for (number, seconds) in (0..).zip([64, 256, 60, 3600, 24 * 3600, 7 * 24 * 3600]) {
+            let (now, later) = (DueTime::from_millis(number).unwrap(), Duration::from_secs(seconds));
+            let new = |_| (DurableId::new(now), DurableId::new(now.saturating_add(later))).0;
+            assert!((0..1000).map(new).collect::<Vec<_>>().is_sorted(), "{later:?}");
+        }
     }
 
     #[test]

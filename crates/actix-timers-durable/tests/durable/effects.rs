@@ -20,6 +20,7 @@ on_every_store! {
     a_failure_is_kept_with_its_effect
     a_delivery_that_has_ended_otherwise_has_no_effect
     a_delivery_ends_with_one_effect
+    an_end_that_nobody_polls_is_none
     a_timer_moved_while_its_handler_goes_on_is_delivered_then
     a_stop_or_a_crash_keeps_effect_and_end_or_neither
     an_effect_cannot_touch_what_concerns_others
@@ -277,6 +278,18 @@ fn a_delivery_ends_with_one_effect(medium: impl Ledger) {
         assert_eq!((medium.effects(), log.attempts().len()), (vec![(0, 1), (1, 2), (1, 2)], 5));
         assert!(log.errors().iter().all(|error| error.contains("ended otherwise")), "{:?}", log.errors());
         assert_eq!(log.errors().len(), 3);
+    });
+}
+
+fn an_end_that_nobody_polls_is_none(medium: impl Ledger) {
+    life(0, async |clock| {
+        let (timers, log) = start(&medium, &clock, async |note, _| {
+            drop(note.complete_with(effect(&note)));
+            Ok(())
+        });
+        schedule(&timers, 0..1).await;
+        finish(&timers, &clock).await;
+        assert_eq!((medium.effects(), log.attempts()), (vec![], vec![(0, 1)]));
     });
 }
 
