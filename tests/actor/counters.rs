@@ -173,11 +173,14 @@ fn the_counters_show_timers_lost_at_shutdown() {
             let (addr, _log) = world.probe();
             (0..7).for_each(|_| _ = world.after(&addr, HOUR, 1));
             run(&addr, |_, ctx| (0..3).for_each(|_| _ = ctx.schedule_after(ms(HOUR), Note(1)))).await;
+            // One that starts after the timer actor, and ends after it.
+            let (later, _log) = world.probe();
+            run(&later, |_, ctx| _ = ctx.schedule_after(ms(HOUR), Note(1))).await;
             world.timers.clone()
         });
         let counters = timers.snapshot().counters;
-        assert_eq!((counters.accepted, counters.pending), (10, 0));
-        assert_eq!((counters.service_stopped, counters.cancelled), (7, 3), "own timers end with their actor");
+        assert_eq!((counters.accepted, counters.pending), (11, 0));
+        assert_eq!((counters.service_stopped, counters.cancelled), (7, 4), "own timers end with their actor");
         metrics.scrape().assert_shows(&counters);
     });
 }

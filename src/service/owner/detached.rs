@@ -33,8 +33,13 @@ impl State {
 
     #[cold]
     fn has_ended_with_owner(&self, timer: Key) -> bool {
-        self.engine.timer(timer).is_some_and(|timer| timer.stage.ends_with_owner())
-            && self.engine.owner_of(timer).and_then(|owner| self.engine.owner(owner)).is_some_and(LaneState::has_ended)
+        self.ends_with(timer).and_then(|owner| self.engine.owner(owner)).is_some_and(LaneState::has_ended)
+    }
+
+    /// Returns the owner whose end is the end of a timer.
+    pub(crate) fn ends_with(&self, timer: Key) -> Option<OwnerId> {
+        let ends = self.engine.timer(timer).is_some_and(|timer| timer.stage.ends_with_owner());
+        self.engine.owner_of(timer).filter(|_| ends)
     }
 
     /// Cancels a timer of an ended owner if the capacity is used up: a new one takes its place.

@@ -96,7 +96,9 @@ impl Service {
         state.engine.close();
         let (mut emptied, mut ended) = (Vec::new(), std::mem::take(&mut state.lanes.freed));
         for (deadline, key) in state.engine.unfinished() {
-            if state.has_ended(key) {
+            // The owner ends with the arbiter, although it has not ended yet.
+            let ends_with_owner = outcome != Outcome::Returned && state.ends_with(key).is_some();
+            if ends_with_owner || state.has_ended(key) {
                 ended.extend(state.engine.cancel(key).ok());
                 continue;
             }
