@@ -49,7 +49,7 @@ impl Service {
         };
         let mut state = self.state();
         state.engine.lose_rejected();
-        state.reports.published.ask_to_publish();
+        let poke = state.reports.published.ask_to_publish();
         let wanted = self.has_subscribers() && !self.is_stopped();
         let refused = if wanted && state.reports.rejected.len() < KEPT {
             state.reports.rejected.push(letter);
@@ -61,7 +61,7 @@ impl Service {
         if let (false, Some(letter)) = (wanted, &refused) {
             self.report_unsent(&reason, letter);
         }
-        self.notify(Wakeup { poke: true, ..Wakeup::default() });
+        self.notify(Wakeup { poke, ..Wakeup::default() });
         self.drop_contained((refused, messages));
         id
     }
