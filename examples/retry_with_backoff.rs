@@ -16,7 +16,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use actix::prelude::*;
-use actix_timers::{DeadLetter, DeadLetterReason, Target, TimerActor, TimerOptions, Timers};
+use actix_timers::{DeadLetter, DeadLetterReason, Target, TimerActor, TimerOptions, Timers, impl_due_timers};
 use tokio::sync::mpsc;
 
 const PARCELS: u32 = 400;
@@ -52,6 +52,8 @@ impl Actor for Courier {
     type Context = Context<Self>;
 }
 
+impl_due_timers!(Courier);
+
 impl Courier {
     /// Returns whether the attempt succeeds: never in every tenth house.
     const fn is_at_home(parcel: &Parcel) -> bool {
@@ -71,8 +73,9 @@ impl Handler<Parcel> for Courier {
         } else {
             let pause = FIRST_PAUSE * 2u32.pow(parcel.attempts - 1);
             let options = TimerOptions::new().jitter(pause / 2);
-            // A timer of the courier itself would end with it; this one becomes a dead letter.
-            let again = Target::from(ctx.address());
+            // A timer of the courier itself would end with it; this one becomes a dead letter. Tracked: no parcel is lost that is
+            // due, but waits for the courier when it stops.
+            let again = Target::tracked(&ctx.address());
             if let Err(rejected) = self.timers.timer(again, options).try_schedule(pause, parcel) {
                 let _ = self.ends.send((rejected.into_message().number, End::BackInTheDepot));
             }
@@ -103,7 +106,9 @@ impl Handler<DeadLetter> for Depot {
     type Result = ();
 
     fn handle(&mut self, letter: DeadLetter, _: &mut Context<Self>) {
-        if let (DeadLetterReason::RecipientStopped, Some(parcel)) = (letter.reason, letter.take::<Parcel>()) {
+        if letter.reason == DeadLetterReason::RecipientStopped
+            && let Some(parcel) = letter.take::<Parcel>()
+        {
             let _ = self.0.send((parcel.number, End::BackInTheDepot));
         }
     }
