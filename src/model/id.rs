@@ -120,7 +120,7 @@ impl ShortId {
         Self(TimerId(Uuid::from_u128(shown)))
     }
 
-    /// Parses an id with or without its last group; `None` if the text is neither.
+    /// Parses an id without its last group; `None` if the text is none.
     pub fn parse(text: &str) -> Option<Self> {
         let id = format!("{}-000000000000", text.get(..Self::LEN)?).parse().ok()?;
         (text.len() == Self::LEN).then_some(Self(id))
