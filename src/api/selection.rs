@@ -48,8 +48,8 @@ impl Timers {
         self.service().cancel_key_of(&actor.into(), &key.into())
     }
 
-    /// Cancels all timers of an actor that were pending at the call: its own, and timers that others scheduled for it.
-    /// Returns their number.
+    /// Cancels all timers of an actor that were pending at the call: its own, and timers that others scheduled for it. Some that
+    /// others schedule meanwhile may be among them. Returns their number.
     ///
     /// This visits every pending timer of the timer actor, a few at a time. If you call it often, put the timers of
     /// each actor into a [group](crate::TimerOptions::group).
