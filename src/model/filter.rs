@@ -57,6 +57,9 @@ impl TypeText {
     }
 }
 
+/// The number of tuples that one text may be.
+const MOST_TUPLES: usize = 64;
+
 impl TimerFilter {
     /// Returns a filter that selects all pending timers.
     pub const fn new() -> Self {
@@ -101,8 +104,8 @@ impl TimerFilter {
         self
     }
 
-    /// Selects timers whose key is this text, the number or UUID that the text prints, or the tuple of such parts with
-    /// `/` in between.
+    /// Selects timers whose key is this text, the number or UUID that the text prints, or a tuple of such parts with `/`
+    /// in between.
     ///
     /// ```
     /// use actix_timers::TimerFilter;
@@ -114,10 +117,21 @@ impl TimerFilter {
     #[doc(hidden)]
     pub fn key_written_as(mut self, text: impl Into<String>) -> Self {
         let text = text.into();
-        let parts = || text.split('/').map(|part| value_written_as(part).unwrap_or_else(|| part.into()));
-        let tuple = text.contains('/').then(|| TimerKey::tuple(parts()));
-        self.keys = value_written_as(&text).into_iter().chain(tuple).collect();
-        self.keys.push(text.into());
+        let mut tuples = vec![Vec::new()];
+        for part in text.split('/') {
+            let value = value_written_as(part);
+            // Of the last ones of many only the value.
+            let is_either = value.is_some() && tuples.len() < MOST_TUPLES;
+            let mut others = if is_either { tuples.clone() } else { Vec::new() };
+            others.iter_mut().for_each(|tuple: &mut Vec<TimerKey>| tuple.push(part.into()));
+            let first = value.unwrap_or_else(|| part.into());
+            tuples.iter_mut().for_each(|tuple| tuple.push(first.clone()));
+            tuples.append(&mut others);
+        }
+        self.keys = value_written_as(&text).into_iter().chain([text.as_str().into()]).collect();
+        if text.contains('/') {
+            self.keys.extend(tuples.into_iter().map(TimerKey::tuple));
+        }
         self
     }
 

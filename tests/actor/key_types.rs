@@ -182,6 +182,14 @@ fn a_key_of_any_kind_names_its_timer() {
             assert_eq!(world.timers.cancel_key(&addr, &text), CancelOutcome::NotFound);
             assert_eq!(world.timers.cancel_key(&addr, key), CancelOutcome::Cancelled);
         }
+        let digits = [("order", "7"), ("7", "7")].map(TimerKey::from);
+        digits
+            .iter()
+            .for_each(|key| _ = world.timers.timer(&addr, TimerOptions::new().key(key)).schedule(ms(10), Note(1)));
+        assert_eq!((written("order/7"), written("7/7"), written("7")), (1, 1, 0));
+        let many = TimerKey::from((("7", "7", "7"), ("7", "7", "x")));
+        world.timers.timer(&addr, TimerOptions::new().key(many)).schedule(ms(10), Note(1));
+        assert_eq!((written("7/7/7/7/7/x"), written(&"7/".repeat(1000))), (1, 0));
     });
 }
 
