@@ -61,7 +61,8 @@ impl PostgresOptions {
     }
 
     /// Sets the lease, from 2 s to an hour, default 10 s. When a node has not been heard of for as long, others take over
-    /// its deliveries.
+    /// its deliveries. All nodes of a schema should have the same: each judges the others by its own when the server's clock
+    /// is set forward.
     #[must_use]
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
