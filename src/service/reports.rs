@@ -9,15 +9,13 @@ use crate::model::id::TimerId;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::state::{Service, State};
 use crate::timing::Key;
-use crate::trace::{self, Delivering, PendingWarnings, StuckRecipient, Warnings};
+use crate::trace::{self, Delivering, StuckRecipient, Warning};
 
 /// The reports of a service that are due at the end of a turn.
 #[derive(Default)]
 pub(crate) struct Reports {
     /// The publication of metrics.
     pub(crate) published: Published,
-    /// Warnings to emit, with the feature `tracing`.
-    pub(crate) warnings: Warnings,
     /// Letters about rejected timers, which the driver sends at the next publication. Were they sent by the calls that lost
     /// the messages, a subscriber that schedules again would fill its own mailbox, which actix empties before anything else.
     pub(crate) rejected: Vec<DeadLetterEvent>,
@@ -57,9 +55,9 @@ impl Service {
     /// Notes the lateness of the next timer at the start of a turn.
     #[inline(always)]
     pub(crate) fn note_lateness(&self, state: &mut State, now: Duration, cause: WakeupCause) {
-        let State { engine, reports, driver, .. } = state;
+        let State { engine, driver, .. } = state;
         let due = || engine.wheel().next_expiration().map(|tick| self.tick.time_of(tick));
-        reports.warnings.note_lateness(now, due, driver.last_turn, !cause.is_driver());
+        self.warnings.note_lateness(now, due, driver.last_turn, !cause.is_driver());
     }
 
     /// Records a warning about a recipient that does not take its messages.
@@ -76,28 +74,25 @@ impl Service {
             }
         };
         let message_type = state.message_type(payload);
-        state.reports.warnings.note_stuck(StuckRecipient { id, message_type, waited, behind });
+        self.warnings.note_stuck(StuckRecipient { id, message_type, waited, behind });
     }
 
     /// Takes the warnings to emit after unlocking.
     #[inline(always)]
-    pub(crate) fn warnings(&self, state: &mut State, now: Duration) -> PendingWarnings {
-        let State { engine, reports, .. } = state;
-        reports.warnings.take(now, &self.panics, || engine.counters(), self.settings.engine.capacity)
+    pub(crate) fn take_warnings(&self, state: &State, now: Duration) -> Vec<Warning> {
+        self.warnings.take(now, || state.engine.counters(), self.settings.engine.capacity)
     }
 
     /// Emits warnings. Not to be called under the lock.
     #[inline(always)]
-    pub(crate) fn warn(&self, pending: PendingWarnings) {
-        pending.emit(&self.name, |emit| {
-            self.contain(emit);
-        });
+    pub(crate) fn warn(&self, warnings: Vec<Warning>) {
+        warnings.iter().for_each(|warning| _ = self.contain(|| trace::tell(&self.name, warning)));
     }
 
     /// Reports a lost message. Not to be called under the lock.
     pub(crate) fn report_dead_letter(&self, now: Duration, lost: &DeadLetterEvent) {
         let DeadLetterEvent { id, reason, message_type, ref error, .. } = *lost;
         trace::dead_letter(&self.name, id, reason, message_type);
-        self.dead_letter_limiter.warn(&self.name, now, id, reason, message_type, error.as_deref());
+        self.warnings.warn_of_dead_letter(&self.name, now, id, reason, message_type, error.as_deref());
     }
 }

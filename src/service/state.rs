@@ -32,7 +32,7 @@ use crate::service::schedule::key_types::KeyTypes;
 use crate::service::schedule::random::Random;
 use crate::sync::Mutex;
 use crate::timing::TickLength;
-use crate::trace::{DeadLetterLimiter, Panics, TimerSpans};
+use crate::trace::{TimerSpans, Warnings};
 
 /// Closures from other threads that are dropped in one poll of the driver.
 const RETURNED_AT_ONCE: usize = 64;
@@ -76,10 +76,8 @@ pub(crate) struct Service {
     pub(crate) subscribers: Subscribers,
     /// The spans of pending timers, with the feature `tracing`.
     pub(crate) timer_spans: TimerSpans,
-    /// Panics of user code that were caught, with the feature `tracing`.
-    pub(crate) panics: Panics,
-    /// The rate limit of warnings about dead letters, with the feature `tracing`.
-    pub(crate) dead_letter_limiter: DeadLetterLimiter,
+    /// Warnings to emit, with the feature `tracing`.
+    pub(crate) warnings: Warnings,
     pub(crate) random: Random,
     pub(crate) number: u32,
     pub(crate) sleep: Sleep,
@@ -141,8 +139,7 @@ impl Service {
             requests_this_turn: AtomicUsize::new(0),
             subscribers: Subscribers::default(),
             timer_spans: TimerSpans::default(),
-            panics: Panics::default(),
-            dead_letter_limiter: DeadLetterLimiter::default(),
+            warnings: Warnings::default(),
             number,
             sleep: Sleep::not_yet(),
             external: ExternalWork::default(),
@@ -239,7 +236,7 @@ impl Service {
     /// Records a caught panic of user code.
     #[cold]
     pub(crate) fn note_panic(&self, panic: Box<dyn Any + Send>) {
-        if self.panics.note(&*panic) {
+        if self.warnings.note_panic(&*panic) {
             self.turns.wake_driver();
         }
         drop_panic(panic);

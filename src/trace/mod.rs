@@ -33,7 +33,7 @@ mod warnings;
 pub(crate) use spans::{Delivering, TimerSpans, abandoned, dead_letter, lost_without_timers, reads_dead_letters};
 #[cfg(feature = "tracing")]
 pub use warnings::Limit;
-pub(crate) use warnings::{DeadLetterLimiter, Panics, PendingWarnings, Warnings, many_timer_actors};
+pub(crate) use warnings::{Warning, Warnings, many_timer_actors, tell};
 
 /// True if the feature is on. Without it the compiler removes all that would only serve a subscriber.
 pub(crate) const IS_ON: bool = cfg!(feature = "tracing");

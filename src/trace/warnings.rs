@@ -1,6 +1,6 @@
 //! Warnings for operators. `docs/guide/operations.md` lists each with the remedy.
 //!
-//! Warnings are collected under the lock, in a turn of the driver or of the watchdog, and emitted after its release: a
+//! Warnings are collected under the lock of the state, in a turn of the driver or of the watchdog, and emitted after its release: a
 //! subscriber is foreign code. Only dead letters and many timer actors are reported at once. At most one warning of each
 //! kind is emitted per [`EVERY`], by the clock of the timer actor, with the number suppressed since the previous one; of
 //! many timer actors one per process.
@@ -36,8 +36,9 @@ const MANY: usize = 64;
 /// The maximum length of a panic's text, in characters.
 const TEXT: usize = 200;
 
+/// A warning to emit once the lock of the state is released.
 #[derive(Debug)]
-enum Warning {
+pub(crate) enum Warning {
     NearlyFull { pending: u64, capacity: usize, suppressed: u64 },
     Full { rejected: u64, capacity: usize },
     Late { late: Duration, is_blocked: bool, suppressed: u64 },
@@ -45,10 +46,6 @@ enum Warning {
     Stuck(StuckRecipient),
     Panicked { panics: u64, text: String },
 }
-
-/// Warnings to emit once the lock is released.
-#[derive(Debug, Default)]
-pub(crate) struct PendingWarnings(Vec<Warning>);
 
 /// A limit of one warning in ten seconds, which counts the suppressed ones.
 #[derive(Debug, Default)]
@@ -73,35 +70,32 @@ impl Limit {
     }
 }
 
-/// The warnings of a timer actor, with their limits.
+/// The warnings of a timer actor, under a lock of their own: some are noted under that of the state, others on any thread without.
 #[derive(Debug, Default)]
-pub(crate) struct Warnings {
+pub(crate) struct Warnings(Mutex<Noted>);
+
+/// The warnings to emit, with their limits.
+#[derive(Debug, Default)]
+struct Noted {
     nearly_full: Limit,
     full: Limit,
     late: Limit,
     stepped: Limit,
     panicked: Limit,
+    /// By reason.
+    dead_letters: [Limit; DeadLetterReason::ALL.len()],
     /// The capacity is nearly used up, and this was reported.
     is_nearly_full: bool,
     /// The number of timers rejected for lack of capacity, as last reported.
     rejected: u64,
     /// The start of the driver's absence, during which the watchdog runs instead.
     missing_since: Option<Duration>,
-    pending: PendingWarnings,
+    /// The number of caught panics of user code that are not reported, and the text of the first.
+    panics: Option<(u64, String)>,
+    pending: Vec<Warning>,
 }
 
-impl Warnings {
-    /// Notes a step of the wall clock.
-    pub(crate) fn note_step(&mut self, now: Duration, nanos: i128) {
-        if IS_ON
-            && nanos.unsigned_abs() >= STEP.as_nanos()
-            && let Some(suppressed) = self.stepped.pass(now)
-        {
-            let seconds = nanos as f64 / 1e9;
-            self.pending.0.push(Warning::Stepped { seconds, suppressed });
-        }
-    }
-
+impl Noted {
     fn note_capacity(&mut self, now: Duration, counters: &Counters, capacity: usize) {
         let Counters { pending, rejected_capacity, .. } = *counters;
         let share = pending.saturating_mul(100) / (capacity as u64).max(1);
@@ -111,18 +105,40 @@ impl Warnings {
             && !std::mem::replace(&mut self.is_nearly_full, true)
             && let Some(suppressed) = self.nearly_full.pass(now)
         {
-            self.pending.0.push(Warning::NearlyFull { pending, capacity, suppressed });
+            self.pending.push(Warning::NearlyFull { pending, capacity, suppressed });
         }
         if rejected_capacity > self.rejected && self.full.pass(now).is_some() {
             let rejected = rejected_capacity - std::mem::replace(&mut self.rejected, rejected_capacity);
-            self.pending.0.push(Warning::Full { rejected, capacity });
+            self.pending.push(Warning::Full { rejected, capacity });
+        }
+    }
+
+    fn take_panics(&mut self) -> Option<Warning> {
+        self.panics.take().map(|(panics, text)| Warning::Panicked { panics, text })
+    }
+}
+
+impl Warnings {
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a step of the wall clock.
+    pub(crate) fn note_step(&self, now: Duration, nanos: i128) {
+        if !IS_ON || nanos.unsigned_abs() < STEP.as_nanos() {
+            return;
+        }
+        let mut noted = self.noted();
+        if let Some(suppressed) = noted.stepped.pass(now) {
+            let seconds = nanos as f64 / 1e9;
+            noted.pending.push(Warning::Stepped { seconds, suppressed });
         }
     }
 
     /// Notes a turn and the time since when its bucket is overdue, if any. `is_blocked` if the watchdog takes the turn
     /// instead of the driver, whose last turn was at `last_turn`.
     pub(crate) fn note_lateness(
-        &mut self,
+        &self,
         now: Duration,
         due: impl FnOnce() -> Option<Duration>,
         last_turn: Duration,
@@ -131,112 +147,63 @@ impl Warnings {
         if !IS_ON {
             return;
         }
-        let due = due();
+        let (due, mut noted) = (due(), self.noted());
         let since = if is_blocked {
             // Buckets handled by the watchdog are no longer overdue, but their driver is still absent.
-            due.map(|due| *self.missing_since.get_or_insert(due.max(last_turn)))
+            due.map(|due| *noted.missing_since.get_or_insert(due.max(last_turn)))
         } else {
-            self.missing_since = None;
+            noted.missing_since = None;
             due
         };
         let late = since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
         if late >= LATE
-            && let Some(suppressed) = self.late.pass(now)
+            && let Some(suppressed) = noted.late.pass(now)
         {
-            self.pending.0.push(Warning::Late { late, is_blocked, suppressed });
+            noted.pending.push(Warning::Late { late, is_blocked, suppressed });
         }
     }
 
     /// Notes a recipient that does not take its messages, at most as often as a warning may be emitted.
-    pub(crate) fn note_stuck(&mut self, stuck: StuckRecipient) {
-        self.pending.0.push(Warning::Stuck(stuck));
+    pub(crate) fn note_stuck(&self, stuck: StuckRecipient) {
+        self.noted().pending.push(Warning::Stuck(stuck));
     }
 
-    /// Takes the warnings to emit now, including those derived from the counters.
-    pub(crate) fn take(
-        &mut self,
-        now: Duration,
-        panics: &Panics,
-        counters: impl FnOnce() -> Counters,
-        capacity: usize,
-    ) -> PendingWarnings {
-        if !IS_ON {
-            return PendingWarnings::default();
-        }
-        self.note_capacity(now, &counters(), capacity);
-        if self.panicked.is_open(now)
-            && let Some(panicked) = panics.take()
-        {
-            self.panicked.pass(now);
-            self.pending.0.push(panicked);
-        }
-        std::mem::take(&mut self.pending)
-    }
-}
-
-impl PendingWarnings {
-    /// Emits the warnings, each within `contain`. Not to be called under the lock.
-    pub(crate) fn emit(self, timer: &str, mut contain: impl FnMut(&dyn Fn())) {
-        for warning in &self.0 {
-            contain(&|| tell(timer, warning));
-        }
-    }
-}
-
-/// Caught panics of user code, not yet reported. Noted on any thread, emitted by the next turn.
-#[derive(Debug, Default)]
-pub(crate) struct Panics {
-    any: AtomicBool,
-    /// Their number, and the text of the first.
-    unreported: Mutex<Option<(u64, String)>>,
-}
-
-impl Panics {
-    /// Notes a panic. Returns true if a turn has to emit it, and none was to before.
-    pub(crate) fn note(&self, panic: &(dyn Any + Send)) -> bool {
+    /// Notes a caught panic of user code, on any thread. Returns true if a turn has to emit it, and none was to before.
+    pub(crate) fn note_panic(&self, panic: &(dyn Any + Send)) -> bool {
         if !IS_ON {
             return false;
         }
         let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref().map(String::as_str));
         let text = text.unwrap_or("it has no text").chars().take(TEXT).collect();
-        let mut unreported = self.unreported();
-        let (number, _) = unreported.get_or_insert((0, text));
+        let mut noted = self.noted();
+        let (number, _) = noted.panics.get_or_insert((0, text));
         *number += 1;
-        let is_first = *number == 1;
-        drop(unreported);
-        self.any.store(true, Ordering::Release);
-        is_first
+        *number == 1
     }
 
-    fn unreported(&self) -> MutexGuard<'_, Option<(u64, String)>> {
-        self.unreported.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take(&self) -> Option<Warning> {
-        if !self.any.swap(false, Ordering::Acquire) {
-            return None;
+    /// Takes the warnings to emit now, including those derived from the counters.
+    pub(crate) fn take(&self, now: Duration, counters: impl FnOnce() -> Counters, capacity: usize) -> Vec<Warning> {
+        if !IS_ON {
+            return Vec::new();
         }
-        self.unreported().take().map(|(panics, text)| Warning::Panicked { panics, text })
+        let (counters, mut noted) = (counters(), self.noted());
+        noted.note_capacity(now, &counters, capacity);
+        if noted.panicked.is_open(now)
+            && let Some(panicked) = noted.take_panics()
+        {
+            noted.panicked.pass(now);
+            noted.pending.push(panicked);
+        }
+        std::mem::take(&mut noted.pending)
     }
 
-    /// Returns the last warning of a service: no turn follows.
-    pub(crate) fn take_pending(&self) -> PendingWarnings {
-        PendingWarnings(self.take().into_iter().collect())
-    }
-}
-
-/// The limits of warnings about dead letters, one per reason. They are emitted at once, outside of the lock.
-#[derive(Debug, Default)]
-pub(crate) struct DeadLetterLimiter(Mutex<[Limit; DeadLetterReason::ALL.len()]>);
-
-impl DeadLetterLimiter {
-    /// Returns the number suppressed since the last warning, if this one may be emitted.
-    fn pass(&self, now: Duration, reason: DeadLetterReason) -> Option<u64> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)[reason as usize].pass(now)
+    /// Takes the last warning of a service: no turn follows.
+    pub(crate) fn take_last(&self) -> Vec<Warning> {
+        self.noted().take_panics().into_iter().collect()
     }
 
-    /// Warns of a dead letter. Not to be called under the lock.
-    pub(crate) fn warn(
+    /// Warns of a dead letter at once. Not to be called under the lock of the state.
+    pub(crate) fn warn_of_dead_letter(
         &self,
         timer: &str,
         now: Duration,
@@ -245,7 +212,11 @@ impl DeadLetterLimiter {
         message_type: &'static str,
         error: Option<&str>,
     ) {
-        let Some(suppressed) = IS_ON.then(|| self.pass(now, reason)).flatten() else { return };
+        if !IS_ON {
+            return;
+        }
+        let passed = self.noted().dead_letters[reason as usize].pass(now);
+        let Some(suppressed) = passed else { return };
         let reason = reason.as_str();
         warn!(target: "actix_timers", timer, %id, reason, message_type, suppressed, error, "a message became a dead letter");
     }
@@ -263,7 +234,8 @@ pub(crate) fn many_timer_actors(timer: &str, running: usize) {
     }
 }
 
-fn tell(timer: &str, warning: &Warning) {
+/// Emits a warning. Not to be called under the lock of the state.
+pub(crate) fn tell(timer: &str, warning: &Warning) {
     match *warning {
         Warning::NearlyFull { pending, capacity, suppressed } => {
             warn!(target: "actix_timers", timer, pending, capacity, suppressed, "the capacity is nearly used up");

@@ -285,7 +285,7 @@ impl Service {
         let armed = guard.driver.armed;
         let over = self.wound_down(&mut guard, now);
         let ended = guard.engine.ended();
-        let warnings = self.warnings(&mut guard, now);
+        let warnings = self.take_warnings(&guard, now);
         drop(guard);
         // Before any foreign code, which may scrape.
         if let Some((_pass, report)) = report {
@@ -362,7 +362,7 @@ impl Service {
         let is_off = |offset: i128| offset + step < least || offset > most + step;
         let stepped = state.driver.wall_offset.is_some_and(is_off);
         if stepped {
-            state.reports.warnings.note_step(before, least - state.driver.wall_offset.unwrap_or(least));
+            self.warnings.note_step(before, least - state.driver.wall_offset.unwrap_or(least));
             state.engine.follow_wall_clock(self.tick.round_down(before), wall);
         }
         if stepped || state.driver.wall_offset.is_none() {

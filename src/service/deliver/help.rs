@@ -54,7 +54,7 @@ impl Service {
         let now = self.clock.now();
         let mut state = self.state();
         let again = self.check_slow_recipients(&mut state, now);
-        let warnings = self.warnings(&mut state, now);
+        let warnings = self.take_warnings(&state, now);
         drop(state);
         self.warn(warnings);
         again

@@ -82,7 +82,7 @@ impl Service {
             while self.drop_returned() {}
         }
         // No turn follows that would.
-        self.warn(self.panics.take_pending());
+        self.warn(self.warnings.take_last());
     }
 
     /// Closes the service and takes out all pending timers.
