@@ -200,8 +200,7 @@ impl Writer {
         replies: &mut Replies,
     ) -> usize {
         let now = clock().time;
-        let repeated = self.waiting.extract_if(.., |(_, requester)| requester.at <= now).take(self.group);
-        let mut changes: Vec<_> = repeated.collect();
+        let mut changes: Vec<_> = self.waiting.extract_if(.., |(_, requester)| requester.at <= now).collect();
         let (mut others, mut looking) = (Vec::new(), None);
         let (mut places, mut bytes) = (0, 0);
         let mut is_closing = false;
