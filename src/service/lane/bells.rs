@@ -101,14 +101,20 @@ impl BellHost for Service {
             // The actor ends, or does not want it. The next message, or the watchdog, rings again.
             return state.uncount(lane, Sent::Bell);
         }
+        let mut is_lost = false;
         if let Some((facts, next)) = state.lane(lane, self.settings.mailbox_policy)
             && facts.can_be_pulled
             && facts.first <= joined
             && let Some(due) = state.engine.send_off(next.key)
         {
             (next.ways.lose)(&mut session, due, STOPPED);
+            is_lost = true;
         }
         self.has_ended(session.into_guard(), lane, Sent::Bell);
+        if is_lost {
+            // To publish it: no turn need follow.
+            self.turns.wake_driver();
+        }
     }
 }
 

@@ -49,8 +49,8 @@ impl Service {
         };
         let mut state = self.state();
         state.engine.lose_rejected();
-        let poke = state.reports.published.ask_to_publish();
         let wanted = self.has_subscribers() && !self.is_stopped();
+        let poke = state.reports.published.ask_to_publish() || wanted && state.reports.rejected.is_empty();
         let refused = if wanted && state.reports.rejected.len() < KEPT {
             state.reports.rejected.push(letter);
             None

@@ -302,3 +302,29 @@ fn the_memory_of_a_burst_goes_back() {
     world.assert_calls(1, "the first");
     assert!(world.timers.get(kept).is_some());
 }
+
+/// Its recipient has stopped since the driver's turn.
+#[test]
+fn a_message_that_goes_with_its_bell_is_published() {
+    let mut world = World::new();
+    let mut clerk = world.clerk();
+    world.after(3_600_000, 0);
+    let ear = Ear::new();
+    world.timers.schedule_after(Target::tracked(&ear.addr), ms(10), number(1));
+    world.poll_driver();
+    world.driver_at(1000);
+    world.driver_at(1000);
+    world.driver_called.take();
+    drop(ear);
+    assert_eq!(world.driver_called.take(), 1);
+    world.driver_at(1000);
+    // Also if a change were waiting already of which the driver does not know.
+    world.driver_called.take();
+    world.service.state().reports.published.ask_to_publish();
+    world.service.state().engine.close();
+    world.after(10, 2);
+    assert_eq!(world.driver_called.take(), 1);
+    world.driver_at(1000);
+    clerk.poll();
+    assert_eq!(clerk.log().len(), 2);
+}
