@@ -37,7 +37,8 @@ pub struct Repeat {
 
 impl Repeat {
     /// Returns one delivery per `period`, the first after one period. A period of zero is rejected when scheduled.
-    /// A period below the timer actor's tick delivers at most once per tick, unless missed ticks are made up for.
+    /// A period below the timer actor's tick delivers at most once per tick, unless missed ticks are made up for; one of about
+    /// a tick may deliver at every second tick, as its times and those of the ticks cross.
     pub const fn every(period: Duration) -> Self {
         Self { period, first_after: None, times: None, until: None, missed: MissedTickBehavior::Skip }
     }
