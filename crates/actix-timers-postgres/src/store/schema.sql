@@ -277,13 +277,16 @@ BEGIN
         WHERE n.id = p_node AND g.id = p_gone AND n.claimed_until < g.claimed_until
             AND EXISTS (SELECT FROM @schema@.timers t WHERE t.id = ANY (v_held) AND t.alone);
     RETURN QUERY WITH released AS (
-        UPDATE @schema@.timers t SET node = CASE WHEN t.alone THEN p_node END,
-            -- Looks of all nodes may have passed the old due time, and the row of the dead node may stay for long.
-            due = CASE WHEN t.alone THEN t.due ELSE greatest(t.due, @schema@.server_now()) END, moved = t.moved OR NOT t.alone
-        WHERE t.id = ANY (v_held) RETURNING t.*
+        UPDATE @schema@.timers t SET node = CASE WHEN t.alone THEN p_node END WHERE t.id = ANY (v_held) RETURNING t.*
     )
     SELECT r.* FROM released r WHERE r.alone;
-    DELETE FROM @schema@.nodes n WHERE n.id = p_gone AND p_forgets AND cardinality(v_held) = cardinality(p_ids);
+    IF p_forgets AND cardinality(v_held) = cardinality(p_ids) THEN
+        -- Looks of all nodes begin anew when they see that.
+        DELETE FROM @schema@.nodes n WHERE n.id = p_gone;
+    ELSE
+        -- They may have passed the old due times.
+        UPDATE @schema@.timers t SET due = greatest(t.due, @schema@.server_now()), moved = true WHERE t.id = ANY (v_held) AND NOT t.alone;
+    END IF;
 END
 $$;
 

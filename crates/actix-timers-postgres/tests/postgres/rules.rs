@@ -663,10 +663,16 @@ with_server! {
         let (schema, session) = (new_schema(), Session::open());
         let mut node = Node::join_with(options(&schema).lease(Duration::from_secs(60)));
         let ids = node.put_all((0..MANY).map(|number| timer(number, 600_000)));
-        let all = |op: &dyn Fn(DurableId) -> Op| ids.iter().map(|id| op(*id)).collect::<Vec<_>>();
-        let moved = node.try_apply(&all(&|id| Op::Move(id, due_in(700_000))));
+        let commit = |node: &mut Node, op: &dyn Fn(DurableId) -> Op| {
+            let ops: Vec<_> = ids.iter().map(|id| op(*id)).collect();
+            let begun = Instant::now();
+            let outcomes = node.try_apply(&ops);
+            assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+            outcomes
+        };
+        let moved = commit(&mut node, &|id| Op::Move(id, due_in(700_000)));
         assert!(moved.iter().all(|outcome| matches!(outcome, Ok(Outcome::Moved(_)))), "{:?}", moved[0]);
-        assert!(node.try_apply(&all(&Op::Cancel)).iter().all(|outcome| matches!(outcome, Ok(Outcome::Deleted))));
+        assert!(commit(&mut node, &Op::Cancel).iter().all(|outcome| matches!(outcome, Ok(Outcome::Deleted))));
         let claim = |node: &mut Node| {
             let ids = node.put_all((0..MANY).map(|number| timer(number, 0)));
             let mut claimed: Vec<_> = ids.chunks(1024).flat_map(|ids| node.claim(ids)).collect();

@@ -311,12 +311,9 @@ impl Model {
         Outcome::Moved(now)
     }
 
-    /// Joins as the next process, and returns the rows to blame. Looks of others that share the store may have passed the rest.
-    pub fn restart(&mut self, serves: Arc<Filter>, is_shared: bool, now: DueTime) -> Vec<Arc<Record>> {
+    /// Joins as the next process, and returns the rows to blame.
+    pub fn restart(&mut self, serves: Arc<Filter>, now: DueTime) -> Vec<Arc<Record>> {
         for row in self.rows.values_mut() {
-            if is_shared && row.is_claimed && !row.is_alone {
-                row.record.progress.due = row.record.progress.due.max(now);
-            }
             row.is_claimed = row.is_alone;
             if row.parked.is_some() && !is_paused(row) && served(&serves, &row.record).is_some() {
                 row.parked = None;

@@ -99,7 +99,7 @@ impl<'a, S: Subject> Run<'a, S> {
         let mut model = self.model;
         let mut blamed = beat.blamed;
         blamed.sort_by_key(|record| record.id);
-        assert_eq!(blamed, model.restart(serves, world.store.sharing().is_some(), world.now), "the rows to blame");
+        assert_eq!(blamed, model.restart(serves, world.now), "the rows to blame");
         for record in blamed {
             assert_eq!(world.store.get(record.id).unwrap(), model.get(record.id), "it is claimed by this process");
         }
