@@ -101,18 +101,18 @@ impl BellHost for Service {
             // The actor ends, or does not want it. The next message, or the watchdog, rings again.
             return state.uncount(lane, Sent::Bell);
         }
-        let mut is_lost = false;
+        let mut publish = false;
         if let Some((facts, next)) = state.lane(lane, self.settings.mailbox_policy)
             && facts.can_be_pulled
             && facts.first <= joined
             && let Some(due) = state.engine.send_off(next.key)
         {
+            // No turn need follow that would publish it.
+            publish = state.reports.published.ask_to_publish();
             (next.ways.lose)(&mut session, due, STOPPED);
-            is_lost = true;
         }
         self.has_ended(session.into_guard(), lane, Sent::Bell);
-        if is_lost {
-            // To publish it: no turn need follow.
+        if publish {
             self.turns.wake_driver();
         }
     }
