@@ -187,10 +187,14 @@ impl<T: Timer> Sessions<T> {
             session.do_send(Activity);
         })
         .await;
-        all_polled().await;
-        let used = process::cpu() - before;
-        assert_eq!(self.shared.messages.get(), messages as u64, "messages were lost");
-        used.as_secs_f64()
+        // A session that another thread has woken, such as the watchdog's after a stall, waits in another queue of tasks.
+        let all_handled = async {
+            while self.shared.messages.get() < messages as u64 {
+                all_polled().await;
+            }
+        };
+        timeout(PATIENCE, all_handled).await.expect("messages were lost");
+        (process::cpu() - before).as_secs_f64()
     }
 
     async fn ordinary_messages(&self) -> Cost {
