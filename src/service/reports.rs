@@ -54,7 +54,7 @@ impl Service {
 
     /// Notes the lateness of the next timer at the start of a turn.
     #[inline(always)]
-    pub(crate) fn note_lateness(&self, state: &mut State, now: Duration, cause: WakeupCause) {
+    pub(crate) fn note_lateness(&self, state: &State, now: Duration, cause: WakeupCause) {
         let State { engine, driver, .. } = state;
         let due = || engine.wheel().next_expiration().map(|tick| self.tick.time_of(tick));
         self.warnings.note_lateness(now, due, driver.last_turn, !cause.is_driver());

@@ -1,7 +1,7 @@
 //! Warnings for operators. `docs/guide/operations.md` lists each with the remedy.
 //!
-//! Warnings are collected under the lock of the state, in a turn of the driver or of the watchdog, and emitted after its release: a
-//! subscriber is foreign code. Only dead letters and many timer actors are reported at once. At most one warning of each
+//! Warnings are collected under the lock of the state, in a turn of the driver or of the watchdog, and emitted after its
+//! release: a subscriber is foreign code. Only dead letters and many timer actors are reported at once. At most one warning of each
 //! kind is emitted per [`EVERY`], by the clock of the timer actor, with the number suppressed since the previous one; of
 //! many timer actors one per process.
 
@@ -70,7 +70,8 @@ impl Limit {
     }
 }
 
-/// The warnings of a timer actor, under a lock of their own: some are noted under that of the state, others on any thread without.
+/// The warnings of a timer actor, under a lock of their own: some are noted under that of the state, others on any thread
+/// without.
 #[derive(Debug, Default)]
 pub(crate) struct Warnings(Mutex<Noted>);
 
@@ -197,9 +198,12 @@ impl Warnings {
         std::mem::take(&mut noted.pending)
     }
 
-    /// Takes the last warning of a service: no turn follows.
+    /// Takes the last warnings of a service: no turn follows.
     pub(crate) fn take_last(&self) -> Vec<Warning> {
-        self.noted().take_panics().into_iter().collect()
+        let mut noted = self.noted();
+        let panics = noted.take_panics();
+        noted.pending.extend(panics);
+        std::mem::take(&mut noted.pending)
     }
 
     /// Warns of a dead letter at once. Not to be called under the lock of the state.
