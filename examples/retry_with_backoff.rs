@@ -73,8 +73,8 @@ impl Handler<Parcel> for Courier {
         } else {
             let pause = FIRST_PAUSE * 2u32.pow(parcel.attempts - 1);
             let options = TimerOptions::new().jitter(pause / 2);
-            // A timer of the courier itself would end with it; this one becomes a dead letter. Tracked: no parcel is lost that is
-            // due, but waits for the courier when it stops.
+            // A timer of the courier itself would end with it; this one becomes a dead letter. Tracked: a due parcel stays with
+            // the timer actor until the courier takes it.
             let again = Target::tracked(&ctx.address());
             if let Err(rejected) = self.timers.timer(again, options).try_schedule(pause, parcel) {
                 let _ = self.ends.send((rejected.into_message().number, End::BackInTheDepot));

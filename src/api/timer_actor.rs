@@ -27,7 +27,7 @@ use crate::trace;
 ///
 /// If its last address is dropped, a timer actor continues until its last timer has ended. If its arbiter or system
 /// stops before, its pending timers are lost, and counted as dead letters with the reason `service_stopped`:
-/// [`Drain`](crate::Drain) it first to get their messages back. Own timers of actors, which stop with it, are cancelled.
+/// [`Drain`](crate::Drain) it first to get their messages back. Own timers of actors end with the arbiter, as cancelled.
 pub struct TimerActor {
     service: Arc<Service>,
 }

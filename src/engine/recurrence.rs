@@ -204,8 +204,8 @@ impl Recurrence {
         self.details().left == 0 || self.is_after_end(self.due, now, Duration::ZERO)
     }
 
-    /// Takes note that the present repetition is due at the wall-clock time `at`: that clock may have been stepped since. It is
-    /// as late as the clock says that says less.
+    /// Takes note that the present repetition is due at the wall-clock time `at`: that clock may have been stepped since. Of its
+    /// lateness by either clock the smaller one counts.
     pub(crate) fn follow(&mut self, at: Duration, now: ClockReading) {
         if let Some(wall) = now.wall {
             self.due = self.due.max(on_other_clock(at, wall, now.time)).min(now.time);

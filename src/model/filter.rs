@@ -105,7 +105,7 @@ impl TimerFilter {
     }
 
     /// Selects timers whose key is this text, the number or UUID that the text prints, or a tuple of such parts with `/`
-    /// in between.
+    /// in between. After six parts that print a value, further ones are not taken for texts.
     ///
     /// ```
     /// use actix_timers::TimerFilter;

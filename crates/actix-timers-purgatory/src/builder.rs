@@ -53,15 +53,15 @@ impl<K: Key> PurgatoryBuilder<K> {
     }
 
     /// Sets the timer actor of the time-outs, and with it their clock. Default: that of the arbiter.
-    ///
-    /// If the purgatory's arbiter or the timer actor stops before a time-out, the request ends as closed once the dead letter of
-    /// the time-out is dropped: subscribers of dead letters must not keep it.
     pub fn timers(mut self, timers: &Timers) -> Self {
         self.timers = Some(timers.clone());
         self
     }
 
     /// Starts the purgatory. An actor on the arbiter of this thread receives the time-outs.
+    ///
+    /// If that arbiter or the timer actor stops before a time-out, the request ends as closed once the dead letter of the time-out
+    /// is dropped: subscribers of dead letters must not keep it.
     ///
     /// # Errors
     /// [`StartError`] if no actix system runs on this thread, the arbiter has no timer actor, or the capacity is zero.
