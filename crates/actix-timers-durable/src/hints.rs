@@ -6,9 +6,10 @@
 //! stays until it takes part again. Hints beyond the bound are taken, too, as far as looks have come before: a look that begins
 //! again may pass over millions of rows that were moved, and due timers do not wait for it.
 //!
-//! In a store that nodes share, others put timers before the bound at any time, but none with an earlier due time than the
-//! present. There each look begins at the first timer that was still pending at the last one, and a node keeps the hints of
-//! its [share](Share), and of timers that are late.
+//! In a store that nodes share, others put timers at any time, but none with an earlier due time than the present: bounds stay
+//! before it, and each look reads the time ahead anew. A node keeps the hints of its [share](Share), and of timers of others that
+//! are late; these have a bound of their own. While a node is behind, a look ends when it knows enough, and most of the next ones
+//! go on there, without timers of others.
 //!
 //! The data structure reads no clock, and knows neither store nor actors.
 
@@ -51,6 +52,9 @@ const ANYBODYS_SUSPECT: Duration = Duration::from_secs(60);
 /// timers, and the estimate of the server's clock may be ahead of it.
 const OVERLAP: Duration = Duration::from_millis(200);
 
+/// The time between looks at timers of others while a node is behind: each begins at the first ones that are late.
+const OTHERS_EVERY: Duration = Duration::from_secs(1);
+
 /// The order of due timers: by due time, retries aside, then by id.
 type Turn = (DueTime, DurableId);
 
@@ -83,6 +87,12 @@ pub(super) struct Hints {
     look_every: Duration,
     /// The part of this node in a store that nodes share.
     share: Option<Share>,
+    /// The bound after a look of a shared store that has come to its end. A node is behind before it.
+    reached: Option<Position>,
+    /// The time from which a look of a node that is behind is at timers of others, too.
+    others_from: Option<DueTime>,
+    /// Whether the last look of a shared store ended because enough timers were known.
+    has_stopped: bool,
     /// Whether looks go on from an earlier time than the end of the last one, in a store of one process. They come to that end
     /// before they begin again: else a store that changes often would never be looked at as far.
     is_behind: bool,
@@ -100,8 +110,10 @@ struct Route {
     /// Whether this node delivers it, and it has a recipient.
     is_open: bool,
     is_full: bool,
-    /// The position before which all timers are known. `None`: nothing is known.
+    /// The position before which all timers are known; of a shared store, those of this node. `None`: nothing is known.
     bound: Option<Position>,
+    /// In a shared store, the position before which all late timers of others are known.
+    others: Option<Position>,
 }
 
 /// A look to make.
@@ -115,10 +127,10 @@ pub(super) struct Plan {
     pub(super) until: DueTime,
     /// As [`Look::limit`](super::store::Look::limit).
     pub(super) limit: usize,
+    /// As [`Look::share`](super::store::Look::share).
+    pub(super) share: Option<(Share, DueTime)>,
     /// The time at which the look was planned.
     begun: DueTime,
-    /// Whether it goes on after a page with timers.
-    is_rest: bool,
 }
 
 impl Hints {
@@ -180,7 +192,7 @@ impl Hints {
             false if hint.due > late => late,
             false => self.others_until(hint.route, now),
         };
-        self.note(hint, now, until);
+        _ = self.note(hint, now, until);
     }
 
     /// As [`add`](Self::add), unless an earlier hint of the timer is known.
@@ -203,11 +215,12 @@ impl Hints {
         own.filter(|own| *own <= late).map_or(late, |own| own.saturating_sub(ANYBODYS))
     }
 
-    /// As [`add`](Self::add); in a shared store only if it is due by `until`.
-    fn note(&mut self, hint: Hint, now: DueTime, until: DueTime) {
-        let Some(route) = self.routes.get_mut(usize::from(hint.route)) else { return };
+    /// As [`add`](Self::add); in a shared store only if it is due by `until`. Returns whether it was.
+    fn note(&mut self, hint: Hint, now: DueTime, until: DueTime) -> bool {
+        let Some(route) = self.routes.get_mut(usize::from(hint.route)) else { return false };
         if !route.is_open {
-            return route.lower(&hint);
+            route.lower(&hint);
+            return false;
         }
         let is_known = match &self.share {
             None => {
@@ -224,6 +237,7 @@ impl Hints {
             self.insert(hint, now);
             self.evict();
         }
+        is_known
     }
 
     fn insert(&mut self, hint: Hint, now: DueTime) {
@@ -363,8 +377,10 @@ impl Hints {
 
     /// Sets the share of this node in a store that nodes share.
     pub(super) fn set_share(&mut self, share: Share) {
-        if self.share.is_some() {
+        if self.share.as_ref().is_some_and(|earlier| *earlier != share) {
             self.share = Some(share);
+            // Timers that were others' until now.
+            self.routes.iter_mut().for_each(|route| route.bound = route.bound.min(route.others));
         }
     }
 
@@ -375,7 +391,12 @@ impl Hints {
             return;
         }
         let from = Position::before(due);
-        self.routes.iter_mut().for_each(|route| route.bound = route.bound.min(from));
+        self.routes.iter_mut().for_each(|route| route.lower_to(from));
+    }
+
+    /// Returns whether the last look of a shared store ended since enough timers were known, and more are to be known now.
+    pub(super) fn goes_on(&self) -> bool {
+        self.has_stopped && self.in_looks().next().is_some()
     }
 
     fn in_looks(&self) -> impl Iterator<Item = (u16, &Route)> {
@@ -391,6 +412,10 @@ impl Hints {
             self.next_plan(now)
         })?;
         self.looked_until = self.looked_until.max(Some(plan.until));
+        self.has_stopped = false;
+        if plan.is_at_others() || self.others_from.is_none() {
+            self.others_from = Some(now.saturating_add(OTHERS_EVERY));
+        }
         Some(plan)
     }
 
@@ -406,9 +431,17 @@ impl Hints {
                 return None;
             }
         }
-        if self.share.is_some() {
+        if let Some(share) = &self.share {
             let routes = self.in_looks().map(|(index, _)| index).collect();
-            return Some(Plan { routes, after: lowest, until: end, limit, begun: now, is_rest: false });
+            let is_behind = lowest.is_none() || lowest < self.reached;
+            let (after, others_until) = if is_behind && self.others_from.is_none_or(|from| now < from) {
+                (lowest, None)
+            } else {
+                let until = self.in_looks().map(|(index, _)| self.others_until(index, now)).max();
+                (lowest.min(self.in_looks().map(|(_, route)| route.others).min()?), until)
+            };
+            let share = Some((share.clone(), others_until.unwrap_or(DueTime::MIN)));
+            return Some(Plan { routes, after, until: end, limit, share, begun: now });
         }
         // Half of the time ahead, so that not every passing millisecond needs a look of its own.
         if lowest.is_some_and(|bound| bound >= end_of(end) || bound.due > now.saturating_add(self.reach / 2)) {
@@ -418,7 +451,7 @@ impl Hints {
         // Routes that are behind come up with the others.
         let next = self.in_looks().filter_map(|(_, route)| route.bound).filter(|bound| Some(*bound) > lowest).min();
         let until = next.map_or(end, |next| end.min(next.due));
-        Some(Plan { routes, after: lowest, until, limit, begun: now, is_rest: false })
+        Some(Plan { routes, after: lowest, until, limit, share: None, begun: now })
     }
 
     /// Returns the time of the next look in a store of one process, if none is to be made now and no event precedes it.
@@ -448,18 +481,21 @@ impl Hints {
         } else {
             self.horizon
         };
-        let bound = if self.share.is_some() {
-            // The first timer that is still pending, or that others may put from now on; only the first page of a look
-            // that has one begins at the bound.
-            let begun = Position::before(plan.begun.saturating_sub(OVERLAP).min(plan.until));
-            found.first().map(just_before).or(rest.map(Some)).map_or(begun, |first| first.min(begun))
-        } else {
-            Some(rest.unwrap_or_else(|| end_of(plan.until)))
-        };
-        for route in plan.routes.iter().filter(|_| !plan.is_rest) {
+        let end = rest.unwrap_or_else(|| end_of(plan.until));
+        let is_same_share = plan.share.as_ref().map(|(share, _)| share) == self.share.as_ref();
+        let others_until = plan.share.as_ref().map_or(DueTime::MIN, |(_, until)| *until);
+        // Others may have put timers from then on.
+        let begun = Position::before(plan.begun.saturating_sub(OVERLAP));
+        let known = if self.share.is_some() { begun.min(Some(end)) } else { Some(end) };
+        self.reached = begun.min(Some(end_of(plan.until)));
+        for route in &plan.routes {
+            let Some(route) = self.routes.get_mut(usize::from(*route)) else { continue };
             // A bound that was lowered meanwhile is before a timer that this look did not see.
-            if let Some(route) = self.routes.get_mut(usize::from(*route)).filter(|route| route.bound >= plan.after) {
-                route.bound = bound;
+            if route.bound >= plan.after && is_same_share {
+                route.bound = route.bound.max(known);
+            }
+            if route.others >= plan.after && plan.is_at_others() {
+                route.others = route.others.max(Some(end.min(end_of(others_until))));
             }
         }
         // The own ones first: others are taken by their lateness.
@@ -467,13 +503,26 @@ impl Hints {
         own.into_iter().for_each(|hint| self.add(*hint, now));
         let until: Vec<_> = (0..).zip(&self.routes).map(|(route, _)| self.others_until(route, now)).collect();
         for hint in others {
-            self.note(*hint, now, until.get(usize::from(hint.route)).copied().unwrap_or(now));
+            let until = until.get(usize::from(hint.route)).copied().unwrap_or(now);
+            if !self.note(*hint, now, until)
+                && let Some(route) = self.routes.get_mut(usize::from(hint.route))
+            {
+                route.others = route.others.min(just_before(hint));
+            }
         }
         // Else the order of due times is kept.
         if self.share.is_none() && found.is_empty() {
             ahead.iter().take_while(|hint| hint.due <= now).for_each(|hint| self.add(*hint, now));
         }
-        let after = rest.filter(|_| self.share.is_some())?;
+        let mut after = rest.filter(|_| self.share.is_some() && is_same_share)?;
+        let in_looks = self.in_looks().filter(|(route, _)| plan.routes.contains(route));
+        let (routes, bounds): (Vec<u16>, Vec<_>) = in_looks.map(|(route, known)| (route, known.bound)).unzip();
+        // Enough are known.
+        self.has_stopped = routes.is_empty();
+        let lowest = bounds.into_iter().min()?;
+        if after.due > others_until {
+            after = lowest.map_or(after, |lowest| after.max(lowest));
+        }
         let (mut limit, mut until) = (self.page, plan.until);
         if found.is_empty() {
             // A page of timers of others, or of moved ones, is soon read. There may be many: new timers do not wait for the end.
@@ -482,16 +531,27 @@ impl Hints {
                 until = until.max(now.saturating_add(self.reach));
             }
         }
-        Some(Plan { after: Some(after), until, limit, is_rest: plan.is_rest || !found.is_empty(), ..plan })
+        Some(Plan { routes, after: Some(after), until, limit, ..plan })
+    }
+}
+
+impl Plan {
+    /// Returns whether it is a look of a shared store at timers of others, too.
+    fn is_at_others(&self) -> bool {
+        self.share.as_ref().is_some_and(|(_, until)| *until > DueTime::MIN)
     }
 }
 
 impl Route {
-    /// Lowers the bound to before a timer that is not known any more.
+    /// Lowers the bounds to before a timer that is not known any more.
     fn lower(&mut self, hint: &Hint) {
-        if self.bound.is_some_and(|bound| position(hint) <= bound) {
-            self.bound = just_before(hint);
-        }
+        self.lower_to(just_before(hint));
+    }
+
+    /// Lowers the bounds that are after a position.
+    fn lower_to(&mut self, position: Option<Position>) {
+        self.bound = self.bound.min(position);
+        self.others = self.others.min(position);
     }
 }
 

@@ -222,7 +222,13 @@ impl Store {
     /// Returns the number of the former. A past gets a row for each.
     pub(crate) fn step(&mut self, put: &[Timer], until: u64, keeps_past: bool) -> usize {
         self.now = Timer { number: 0, due: until }.due();
-        let look = Look { after: self.after, until: self.now, filter: Arc::clone(&self.filter), limit: 16 * 1024 };
+        let look = Look {
+            after: self.after,
+            until: self.now,
+            filter: Arc::clone(&self.filter),
+            limit: 16 * 1024,
+            share: None,
+        };
         let hints = self.store.look(&look, self.now)().unwrap().hints;
         self.after = hints.last().map(|hint| Position { due: hint.due, id: hint.id }).or(self.after);
         let ended = self.claimed.len();

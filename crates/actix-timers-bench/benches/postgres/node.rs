@@ -128,7 +128,7 @@ impl Node {
 
     /// Looks for the timers after a position that are due by `until`.
     pub(crate) fn look(&mut self, after: Option<Position>, until: DueTime) -> Looking {
-        let look = Look { after, until, filter: Arc::clone(&self.filter), limit: PAGE };
+        let look = Look { after, until, filter: Arc::clone(&self.filter), limit: PAGE, share: None };
         self.store.look(&look, DueTime::MIN)
     }
 

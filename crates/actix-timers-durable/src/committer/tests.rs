@@ -642,7 +642,7 @@ fn a_moved_timer_whose_row_cannot_be_read_is_looked_for() {
     let (committer, reports) = odd(&MemoryDisk::new(), Oddity::CannotBeRead);
     let committer = committer.unwrap();
     let id = put_one(&committer, 90_000);
-    let look = |until| Look { after: None, until: at(until), filter: Arc::default(), limit: 1 };
+    let look = |until| Look { after: None, until: at(until), filter: Arc::default(), limit: 1, share: None };
     committer.submit(Request::Look(look(10_000)));
     assert!(matches!(block_on(committer.change(Op::Move(id, at(10_001)))), Ok(Outcome::Moved(_))));
     assert!(matches!(block_on(committer.change(Op::Move(id, at(9_000)))), Ok(Outcome::Moved(_))));
@@ -680,7 +680,7 @@ fn turn_with_a_look(oddity: Oddity) -> Report {
     let mut writer = Writer::new(store, Arc::default(), Vec::new(), 4096, false, meters);
     let new = record(90_000);
     let moved = Op::Move(new.id, at(9_000));
-    let look = Look { after: None, until: at(10_000), filter: Arc::default(), limit: 1 };
+    let look = Look { after: None, until: at(10_000), filter: Arc::default(), limit: 1, share: None };
     let mut requests = VecDeque::from([put(new).into(), moved.into(), Request::Look(look)]);
     let mut replies = Replies::default();
     writer.turn(&|| Reading { wall: at(0), time: Duration::ZERO }, &mut requests, &mut replies);
@@ -702,7 +702,13 @@ fn damage_that_a_look_meets_is_a_failure_of_the_store() {
     let committer = metrics::with_local_recorder(&recorder, || Committer::start(setup, true).unwrap());
     let failed = || actix_timers::scrape(|| value(&page, "store_failed{timer=\"T\"}"));
     assert_eq!(failed(), 0.0);
-    committer.submit(Request::Look(Look { after: None, until: at(10_000), filter: Arc::default(), limit: 1 }));
+    committer.submit(Request::Look(Look {
+        after: None,
+        until: at(10_000),
+        filter: Arc::default(),
+        limit: 1,
+        share: None,
+    }));
     assert_eq!(failed(), 1.0);
 }
 

@@ -14,8 +14,8 @@ impl DurableTimerActor {
         if self.is_running() && !self.repeats {
             self.hints.expire(self.wall());
             self.claim_due();
-            // A store that nodes share is looked at in intervals.
-            if self.sharing.is_none() {
+            // A store that nodes share is looked at in intervals, but for a look that has stopped.
+            if self.sharing.is_none() || self.hints.goes_on() {
                 self.look();
             }
             self.set_wake();
@@ -87,7 +87,7 @@ impl DurableTimerActor {
 
     fn begin_look(&mut self, plan: Plan) {
         let filter = self.parts.routes.filter(|route| plan.routes.contains(&route));
-        let look = Look { after: plan.after, until: plan.until, filter, limit: plan.limit };
+        let look = Look { after: plan.after, until: plan.until, filter, limit: plan.limit, share: plan.share.clone() };
         self.looking = Some(plan);
         self.submit(Request::Look(look));
     }

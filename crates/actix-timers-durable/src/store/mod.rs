@@ -352,6 +352,9 @@ pub struct Look {
     /// The number of rows after which it ends, of those in the order of ids and of those that were moved each: also of rows
     /// that it passes over, as moved ones by their ids.
     pub limit: usize,
+    /// The part of the timers to look for, and the due time up to which those of other nodes are looked for, too; `None`: all.
+    /// A store may return more.
+    pub share: Option<(Share, DueTime)>,
 }
 
 /// The way in which nodes share a store.
@@ -411,9 +414,16 @@ impl Share {
     /// Returns whether this node arms a timer.
     pub fn contains(&self, id: DurableId, route: u16) -> bool {
         match self.places.get(usize::from(route)) {
-            Some((place, nodes)) if *nodes > 1 => id.random() % u64::from(*nodes) == u64::from(*place),
+            Some((place, nodes)) if *nodes > 1 => id.random() % (1 << 16) % u64::from(*nodes) == u64::from(*place),
             _ => true,
         }
+    }
+
+    /// Returns the place of this node and the number of nodes, if both are the same for all these routes.
+    pub fn of_all(&self, routes: impl IntoIterator<Item = u16>) -> Option<(u16, u16)> {
+        let mut places = routes.into_iter().map(|route| self.places.get(usize::from(route)));
+        let first = places.next()??;
+        places.all(|place| place == Some(first)).then_some(*first)
     }
 }
 

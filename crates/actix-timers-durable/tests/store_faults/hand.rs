@@ -25,7 +25,7 @@ fn now() -> DueTime {
 
 fn try_look(store: &mut EmbeddedStore, now: DueTime) -> Result<Looked, StoreError> {
     let after = Some(Position { due: now, id: record(0, 0).id });
-    store.look(&Look { after, until: DueTime::MAX, filter: serving(&["a"]), limit: 1000 }, now)()
+    store.look(&Look { after, until: DueTime::MAX, filter: serving(&["a"]), limit: 1000, share: None }, now)()
 }
 
 fn look(store: &mut EmbeddedStore, now: DueTime) -> Vec<DurableId> {

@@ -25,7 +25,7 @@ fn a_store_of_many_timers_opens_at_once() {
     drop(store);
     let began = Instant::now();
     let mut store = open(directory.path()).unwrap();
-    let look = Look { after: None, until: at(1000), filter: serving(&["a"]), limit: 1000 };
+    let look = Look { after: None, until: at(1000), filter: serving(&["a"]), limit: 1000, share: None };
     assert_eq!(store.look(&look, at(1000))().unwrap().hints.len(), 1000);
     let took = began.elapsed();
     println!("{count} timers, opened and looked at in {took:?}");

@@ -1,12 +1,14 @@
 -- Returns pending timers after a position and due up to $8, among $9 rows of each order: unmoved ones by the primary key, after $5,
 -- where moved ones are passed over, and those by their index, after ($6, $7). A row of type 0 names the last of $9 rows, with the due
 -- time of its position in `ends_at`: there may be more. $2 are routes and types with the character 31 between, beside their newest
--- versions ($3) and budgets ($4). A row without an id names the paused routes.
+-- versions ($3) and budgets ($4). Timers of other nodes than that at the place $11 of $10 are left out if they are due after $12. A row
+-- without an id names the paused routes.
 WITH p AS MATERIALIZED (SELECT @schema@.paused($1::bigint) AS names),
 u AS MATERIALIZED (
     SELECT t.id, t.due, t.nominal, t.message_version AS version, t.used, t.max_attempts,
         CASE WHEN NOT t.moved AND coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0
             AND t.route <> ALL ((SELECT p.names FROM p)::text[])
+            AND (@schema@.share_of(t.id, $10::int) = $11::int OR t.due <= $12::bigint)
         THEN array_position($2::text[], t.route || chr(31) || t.message_type) END AS at
     FROM @schema@.timers t
     WHERE t.id > $5::uuid AND t.id < @schema@.first_id($8::bigint + 1) AND (SELECT chr(30) <> ALL (p.names) FROM p)
@@ -15,6 +17,7 @@ u AS MATERIALIZED (
     SELECT t.id, t.due, t.nominal, t.message_version AS version, t.used, t.max_attempts,
         CASE WHEN coalesce(t.node, 0) = 0 AND coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0
             AND t.route <> ALL ((SELECT p.names FROM p)::text[])
+            AND (@schema@.share_of(t.id, $10::int) = $11::int OR t.due <= $12::bigint)
         THEN array_position($2, t.route || chr(31) || t.message_type) END AS at
     FROM @schema@.timers t
     WHERE t.moved AND (t.due, t.id) > ($6::bigint, $7::uuid) AND t.due <= $8 AND (SELECT chr(30) <> ALL (p.names) FROM p)

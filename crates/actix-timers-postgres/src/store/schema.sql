@@ -114,6 +114,10 @@ CREATE FUNCTION @schema@.first_id(p_due bigint) RETURNS uuid LANGUAGE sql IMMUTA
 CREATE FUNCTION @schema@.first_due(p_id uuid) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
     $$SELECT ('x' || left(replace(p_id::text, '-', ''), 12))::bit(48)::bigint$$;
 
+-- The place of the node that looks for a timer, among some. `Share` in Rust has the same rule.
+CREATE FUNCTION @schema@.share_of(p_id uuid, p_nodes int) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE AS
+    'SELECT (get_byte(uuid_send(p_id), 14) << 8 | get_byte(uuid_send(p_id), 15)) % p_nodes';
+
 -- The id of a timer whose key lives on, and the id that it had.
 CREATE FUNCTION @schema@.kept_id(p_id uuid) RETURNS uuid LANGUAGE sql IMMUTABLE AS
     $$SELECT overlay(p_id::text PLACING 'ffffffff-ffff' FROM 1)::uuid$$;
@@ -743,7 +747,7 @@ $$;
 
 -- A service that may only schedule needs USAGE on the schema and EXECUTE on `schedule` and `cancel`. Functions of others keep their
 -- rights, also those of the same names.
-REVOKE ALL ON FUNCTION @schema@.server_now(), @schema@.first_id(bigint), @schema@.first_due(uuid), @schema@.keep_due(),
+REVOKE ALL ON FUNCTION @schema@.server_now(), @schema@.first_id(bigint), @schema@.first_due(uuid), @schema@.share_of(uuid, int), @schema@.keep_due(),
     @schema@.kept_id(uuid), @schema@.id_of(@schema@.timers), @schema@.paused(bigint), @schema@.is_suspect(int, int, int), @schema@.pause_settled(),
     @schema@.can_pause(text, text), @schema@.pause(text, text, timestamptz, text, text), @schema@.resume(text, text),
     @schema@.claimed_by(bigint, uuid, bigint, uuid, bigint),

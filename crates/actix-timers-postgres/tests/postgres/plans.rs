@@ -64,7 +64,8 @@ impl Planner {
         let (ids, id) = (format!("'{{{}}}'", ids.join(",")), node.store.node());
         let first = timers.iter().map(|timer| timer.progress.due).min().unwrap();
         let before = DurableId::from_parts(first, 0, 0);
-        let look = format!("look({id}, {TYPES}, '{before}', {first}, '{before}', {}, 64)", due_in(120_000));
+        let look =
+            format!("look({id}, {TYPES}, '{before}', {first}, '{before}', {}, 64, 3, 1, {first})", due_in(120_000));
         // The first call of a session reads the catalogue of all tables.
         self.pages(&look);
         self.pages("tidy");

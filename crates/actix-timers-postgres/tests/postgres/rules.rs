@@ -127,7 +127,7 @@ impl Node {
     }
 
     pub(crate) fn look(&mut self, after: Option<Position>) -> Vec<DurableId> {
-        let look = Look { after, until: due_in(600_000), filter: serving(&["a", "b"]), limit: 1000 };
+        let look = Look { after, until: due_in(600_000), filter: serving(&["a", "b"]), limit: 1000, share: None };
         self.store.look(&look, DueTime::MIN)().unwrap().hints.iter().map(|hint| hint.id).collect()
     }
 

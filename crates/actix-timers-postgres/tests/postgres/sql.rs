@@ -190,7 +190,7 @@ with_server! {
             SELECT {schema}.first_id({schema}.server_now() + g), 5, 5, 'other', 'Order', '' FROM generate_series(1, 9) g"
         ));
         let ids = node.put_all([timer(1, 60_000)]);
-        let mut look = Look { after: None, until: DueTime::MAX, filter: serving(&["a"]), limit: 3 };
+        let mut look = Look { after: None, until: DueTime::MAX, filter: serving(&["a"]), limit: 3, share: None };
         let mut found = Vec::new();
         for _ in 0..4 {
             let Looked { hints, rest, .. } = node.store.look(&look, DueTime::MIN)().unwrap();
@@ -214,7 +214,7 @@ with_server! {
         update("node = 1", 10..14);
         let pending: Vec<_> = timers[14..].iter().map(|timer| timer.id).collect();
         for _ in 0..2 {
-            let mut look = Look { after: None, until: DueTime::MAX, filter: serving(&["a"]), limit: 3 };
+            let mut look = Look { after: None, until: DueTime::MAX, filter: serving(&["a"]), limit: 3, share: None };
             let (mut found, mut looks) = (Vec::new(), 0);
             loop {
                 let Looked { hints, rest, .. } = node.store.look(&look, DueTime::MIN)().unwrap();

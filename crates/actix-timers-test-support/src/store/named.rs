@@ -172,7 +172,7 @@ pub fn a_look_counts_the_moved_timers_that_it_passes_over<S: Subject>(subject: &
     let timers: Vec<_> = (0..10).map(|number| record(number, 10 + number as i64)).collect();
     timers.iter().for_each(|timer| world.put(timer));
     timers[..9].iter().for_each(|timer| _ = world.apply(Op::Move(timer.id, at(900 + timer.id.random() as i64 % 9))));
-    let mut look = Look { after: None, until: at(99), filter: serving(&["a"]), limit: 3 };
+    let mut look = Look { after: None, until: at(99), filter: serving(&["a"]), limit: 3, share: None };
     let mut found = Vec::new();
     loop {
         let Looked { hints, rest, .. } = world.store.look(&look, at(0))().unwrap();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_timers_durable::store::{
-    Again, Claim, Delivery, Filter, Found, Look, Looked, NO_END, Next, Note, OnKey, Op, Outcome, Part, Position,
-    Progress, Query, Reads, Record, State, Store, Suspects,
+    Again, Claim, Delivery, Filter, Found, Hint, Look, Looked, NO_END, Next, Note, OnKey, Op, Outcome, Part, Position,
+    Progress, Query, Reads, Record, Share, State, Store, Suspects,
 };
 use actix_timers_durable::{
     DueTime, DurableId, Headers, Missed, Pause, PauseTarget, RepeatMode, RetryPolicy, StoredRepeat,
@@ -393,7 +393,12 @@ impl<'a, S: Subject> Run<'a, S> {
         let after = (random.below(2) == 0).then(|| some_position(random, &self.ids));
         let routes: &[&str] = if random.below(2) == 0 { &["a", "b"] } else { &["b"] };
         let until = at(random.below(SPAN) as i64);
-        let mut look = Look { after, until, filter: serving(routes), limit: 1 + random.spread(7) as usize };
+        let (nodes, others_until) = (1 + random.below(3) as u16, at(random.below(SPAN) as i64));
+        let share = Share { places: vec![(random.below(nodes.into()) as u16, nodes); 1 + random.below(2) as usize] };
+        let is_wanted = |hint: &Hint| share.contains(hint.id, hint.route) || hint.due <= others_until;
+        let wanted = (random.below(2) == 0).then(|| (share.clone(), others_until));
+        let (filter, limit) = (serving(routes), 1 + random.spread(7) as usize);
+        let mut look = Look { after, until, filter, limit, share: wanted };
         let mut found = Vec::new();
         loop {
             let Looked { hints, rest, .. } = store.look(&look, self.world.now)().unwrap();
@@ -403,7 +408,13 @@ impl<'a, S: Subject> Run<'a, S> {
             assert!(look.after < Some(rest), "{context}: {look:?} {rest:?}");
             look.after = Some(rest);
         }
-        assert_eq!(found, self.model.look(&Look { after, ..look.clone() }, self.world.now), "{context}: {look:?}");
+        let mut all = self.model.look(&Look { after, ..look.clone() }, self.world.now);
+        if look.share.is_some() {
+            // It may return more.
+            assert!(found.iter().all(|hint| all.contains(hint)), "{context}: {look:?} {found:?}");
+            [&mut found, &mut all].into_iter().for_each(|hints| hints.retain(is_wanted));
+        }
+        assert_eq!(found, all, "{context}: {look:?}");
         let mut pauses = store.pauses().unwrap();
         pauses.retain(|pause| holds(pause, self.world.now));
         assert!(pauses.iter().eq(self.model.held(self.world.now)), "{context}: {pauses:?}");

@@ -206,7 +206,7 @@ fn a_sweep_whose_reply_was_lost_keeps_what_runs() {
 #[test]
 fn damage_that_looks_meet_twice_in_a_row_is_final() {
     let mut store = EmbeddedStore::in_memory().unwrap();
-    let look = Look { after: None, until: DueTime::MAX, filter: Arc::default(), limit: 1 };
+    let look = Look { after: None, until: DueTime::MAX, filter: Arc::default(), limit: 1, share: None };
     let corrupt = || rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT), None);
     for _ in 0..2 {
         assert!(matches!(store.damaged(corrupt()), StoreError::Unavailable(_)));
