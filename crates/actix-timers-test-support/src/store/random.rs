@@ -394,7 +394,7 @@ impl<'a, S: Subject> Run<'a, S> {
         let routes: &[&str] = if random.below(2) == 0 { &["a", "b"] } else { &["b"] };
         let until = at(random.below(SPAN) as i64);
         let (nodes, others_until) = (1 + random.below(3) as u16, at(random.below(SPAN) as i64));
-        let share = Share { places: vec![(random.below(nodes.into()) as u16, nodes); 1 + random.below(2) as usize] };
+        let share = Share { places: vec![(random.below(nodes.into()) as u16, nodes); 11 + random.below(2) as usize] };
         let is_wanted = |hint: &Hint| share.contains(hint.id, hint.route) || hint.due <= others_until;
         let wanted = (random.below(2) == 0).then(|| (share.clone(), others_until));
         let (filter, limit) = (serving(routes), 1 + random.spread(7) as usize);
