@@ -325,6 +325,36 @@ fn an_unwritten_end_is_kept_until_written_or_closed() {
     }
 }
 
+/// After an outage they are many. Else a commit of all of them could exceed its time again and again.
+#[test]
+fn ends_that_wait_are_written_in_groups_beside_new_requests() {
+    let (disk, hands, calls) = (MemoryDisk::new(), Hands::default(), Arc::<Mutex<Vec<_>>>::default());
+    let store = Odd(disk.open(), Oddity::Notes(Arc::clone(&calls)), Gate::default());
+    let (setup, reports) = setup(store, &hands);
+    let committer = Committer::start(Setup { group: 4, ..setup }, true).unwrap();
+    for closes in [false, true] {
+        let deliveries: Vec<_> = (0..19)
+            .map(|_| {
+                committer.submit(claim(put_one(&committer, 0)));
+                claimed(&reports)[0].delivery()
+            })
+            .collect();
+        disk.reject_commits(19);
+        deliveries.iter().for_each(|delivery| committer.submit(Op::End(*delivery, Next::Delete)));
+        calls.lock().unwrap().clear();
+        if closes {
+            close(&committer).unwrap();
+            assert_eq!(*calls.lock().unwrap(), [8, 8, 3]);
+        } else {
+            hands.set(100);
+            (0..5).for_each(|_| _ = put_one(&committer, 0));
+            assert_eq!(*calls.lock().unwrap(), [5, 5, 5, 5, 4]);
+            assert_eq!(reports.try_iter().map(|report| report.ended.len()).sum::<usize>(), 19);
+        }
+    }
+    assert_eq!(Reads::counts(&mut disk.open(), None).unwrap().pending, 5);
+}
+
 /// Returns a committer on the caller's thread whose store refuses ends while there is a number of them.
 fn refusing(hands: &Hands) -> (Committer, Receiver<Report>, Arc<Mutex<Option<u32>>>) {
     let refused = Arc::default();

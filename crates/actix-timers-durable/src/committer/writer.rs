@@ -54,7 +54,7 @@ pub(super) struct Writer {
     waiting: Vec<Change>,
     /// The reason for which an end was not written before the close.
     unwritten: Option<Arc<StoreError>>,
-    /// The maximum number of changes in one commit.
+    /// The maximum number of new changes in one commit, and of those that are tried again.
     group: usize,
     /// Whether the last commit failed, and the next one may fail for the same reason.
     trouble: Trouble,
@@ -200,11 +200,13 @@ impl Writer {
         replies: &mut Replies,
     ) -> usize {
         let now = clock().time;
-        let mut changes: Vec<_> = self.waiting.extract_if(.., |(_, requester)| requester.at <= now).collect();
+        let due = self.waiting.extract_if(.., |(_, requester)| requester.at <= now);
+        let mut changes: Vec<_> = due.take(self.group).collect();
+        let first = changes.len();
         let (mut others, mut looking) = (Vec::new(), None);
         let (mut places, mut bytes) = (0, 0);
         let mut is_closing = false;
-        while changes.len() < self.group && bytes < MAX_BYTES {
+        while changes.len() - first < self.group && bytes < MAX_BYTES {
             let Some(request) = requests.pop_front() else { break };
             places += request.places();
             bytes += request.bytes();
@@ -228,8 +230,11 @@ impl Writer {
                 other => others.push(other),
             }
         }
-        if !changes.is_empty() {
+        while !changes.is_empty() {
+            // At a close there may be more.
+            let rest = changes.split_off(changes.len().min(2 * self.group));
             self.commit(clock, changes, is_closing, replies);
+            changes = rest;
         }
         if let Some((looking, begun)) = looking {
             self.end_look(looking, begun, clock, replies);
@@ -490,8 +495,8 @@ impl Writer {
                 let next = if self.retires { Next::GiveBack } else { Next::Release };
                 let claimed = self.claimed.drain();
                 let ends: Vec<_> = claimed.map(|(_, delivery)| Op::End(delivery, next.clone())).collect();
-                if !ends.is_empty() {
-                    let _ = store.apply(&ends, now);
+                for ends in ends.chunks(self.group) {
+                    let _ = store.apply(ends, now);
                 }
                 self.store = None;
                 self.meters.close();
