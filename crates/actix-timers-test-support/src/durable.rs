@@ -205,6 +205,10 @@ impl<S: Store, F: Watch> Store for Watched<S, F> {
         self.0.join(node, now)
     }
 
+    fn reader(&mut self) -> Result<Option<Box<dyn Reads>>, StoreError> {
+        self.0.reader()
+    }
+
     fn beat(&mut self, running: &[Delivery], now: DueTime) -> Result<Beat, StoreError> {
         self.0.beat(running, now)
     }
