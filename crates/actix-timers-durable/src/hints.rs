@@ -87,7 +87,8 @@ pub(super) struct Hints {
     look_every: Duration,
     /// The part of this node in a store that nodes share.
     share: Option<Share>,
-    /// The bound after a look of a shared store that has come to its end. A node is behind before it.
+    /// The bound after a look of a shared store that has come to its end, unless a timer is looked for again. A node whose look has
+    /// stopped, or that has dropped hints of due timers, is behind before it.
     reached: Option<Position>,
     /// The time from which a look of a node that is behind is at timers of others, too.
     others_from: Option<DueTime>,
@@ -96,7 +97,7 @@ pub(super) struct Hints {
     /// Whether looks go on from an earlier time than the end of the last one, in a store of one process. They come to that end
     /// before they begin again: else a store that changes often would never be looked at as far.
     is_behind: bool,
-    /// The time from which looks begin again then.
+    /// The time from which looks begin again then. In a shared store: that from which they do since the look under way was planned.
     again_from: Option<DueTime>,
 }
 
@@ -192,7 +193,7 @@ impl Hints {
             false if hint.due > late => late,
             false => self.others_until(hint.route, now),
         };
-        _ = self.note(hint, now, until);
+        self.note(hint, now, until);
     }
 
     /// As [`add`](Self::add), unless an earlier hint of the timer is known.
@@ -215,12 +216,11 @@ impl Hints {
         own.filter(|own| *own <= late).map_or(late, |own| own.saturating_sub(ANYBODYS))
     }
 
-    /// As [`add`](Self::add); in a shared store only if it is due by `until`. Returns whether it was.
-    fn note(&mut self, hint: Hint, now: DueTime, until: DueTime) -> bool {
-        let Some(route) = self.routes.get_mut(usize::from(hint.route)) else { return false };
+    /// As [`add`](Self::add); in a shared store only if it is due by `until`.
+    fn note(&mut self, hint: Hint, now: DueTime, until: DueTime) {
+        let Some(route) = self.routes.get_mut(usize::from(hint.route)) else { return };
         if !route.is_open {
-            route.lower(&hint);
-            return false;
+            return route.lower(&hint);
         }
         let is_known = match &self.share {
             None => {
@@ -236,8 +236,10 @@ impl Hints {
             self.known.insert(hint.id, hint);
             self.insert(hint, now);
             self.evict();
+        } else if let Some(route) = self.routes.get_mut(usize::from(hint.route)) {
+            // Of others: a later look finds it.
+            route.others = route.others.min(just_before(&hint));
         }
-        is_known
     }
 
     fn insert(&mut self, hint: Hint, now: DueTime) {
@@ -359,6 +361,8 @@ impl Hints {
 
     /// Has a later look find a timer that is not known any more.
     pub(super) fn pass_over(&mut self, hint: Hint) {
+        // The node is not behind for that.
+        self.reached = self.reached.min(just_before(&hint));
         if let Some(route) = self.routes.get_mut(usize::from(hint.route)) {
             route.lower(&hint);
         }
@@ -390,7 +394,11 @@ impl Hints {
             self.again_from = Some(self.again_from.map_or(due, |from| from.min(due)));
             return;
         }
+        if self.share.is_some() {
+            self.again_from = Some(self.again_from.map_or(due, |from| from.min(due)));
+        }
         let from = Position::before(due);
+        self.reached = self.reached.min(from);
         self.routes.iter_mut().for_each(|route| route.lower_to(from));
     }
 
@@ -413,6 +421,7 @@ impl Hints {
         })?;
         self.looked_until = self.looked_until.max(Some(plan.until));
         self.has_stopped = false;
+        self.again_from = self.again_from.filter(|_| self.share.is_none());
         if plan.is_at_others() || self.others_from.is_none() {
             self.others_from = Some(now.saturating_add(OTHERS_EVERY));
         }
@@ -486,7 +495,13 @@ impl Hints {
         let others_until = plan.share.as_ref().map_or(DueTime::MIN, |(_, until)| *until);
         // Others may have put timers from then on.
         let begun = Position::before(plan.begun.saturating_sub(OVERLAP));
-        let known = if self.share.is_some() { begun.min(Some(end)) } else { Some(end) };
+        let mut known = if self.share.is_some() { begun.min(Some(end)) } else { Some(end) };
+        let mut known_of_others = Some(end.min(end_of(others_until)));
+        if let Some(again) = self.again_from.take_if(|_| self.share.is_some()) {
+            // It may not have seen timers from then on.
+            let before = Position::before(again);
+            (known, known_of_others) = (known.min(before), known_of_others.min(before));
+        }
         self.reached = begun.min(Some(end_of(plan.until)));
         for route in &plan.routes {
             let Some(route) = self.routes.get_mut(usize::from(*route)) else { continue };
@@ -495,7 +510,7 @@ impl Hints {
                 route.bound = route.bound.max(known);
             }
             if route.others >= plan.after && plan.is_at_others() {
-                route.others = route.others.max(Some(end.min(end_of(others_until))));
+                route.others = route.others.max(known_of_others);
             }
         }
         // The own ones first: others are taken by their lateness.
@@ -504,11 +519,7 @@ impl Hints {
         let until: Vec<_> = (0..).zip(&self.routes).map(|(route, _)| self.others_until(route, now)).collect();
         for hint in others {
             let until = until.get(usize::from(hint.route)).copied().unwrap_or(now);
-            if !self.note(*hint, now, until)
-                && let Some(route) = self.routes.get_mut(usize::from(hint.route))
-            {
-                route.others = route.others.min(just_before(hint));
-            }
+            self.note(*hint, now, until);
         }
         // Else the order of due times is kept.
         if self.share.is_none() && found.is_empty() {
@@ -516,13 +527,13 @@ impl Hints {
         }
         let mut after = rest.filter(|_| self.share.is_some() && is_same_share)?;
         let in_looks = self.in_looks().filter(|(route, _)| plan.routes.contains(route));
-        let (routes, bounds): (Vec<u16>, Vec<_>) = in_looks.map(|(route, known)| (route, known.bound)).unzip();
+        let is_before = after.due <= others_until;
+        let bound = |known: &Route| if is_before { known.bound.min(known.others) } else { known.bound };
+        let (routes, bounds): (Vec<u16>, Vec<_>) = in_looks.map(|(route, known)| (route, bound(known))).unzip();
         // Enough are known.
         self.has_stopped = routes.is_empty();
-        let lowest = bounds.into_iter().min()?;
-        if after.due > others_until {
-            after = lowest.map_or(after, |lowest| after.max(lowest));
-        }
+        // Known timers of all of them are not read again.
+        after = bounds.into_iter().min()?.map_or(after, |lowest| after.max(lowest));
         let (mut limit, mut until) = (self.page, plan.until);
         if found.is_empty() {
             // A page of timers of others, or of moved ones, is soon read. There may be many: new timers do not wait for the end.

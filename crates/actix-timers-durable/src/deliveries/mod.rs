@@ -567,7 +567,7 @@ mod tests {
             let hint = Hint { id, due: now, nominal: now, route: 0, is_suspect: false };
             actor.claiming.insert(id, hint);
             let (records, damaged, left) = (vec![], vec![], vec![]);
-            let result = Ok(Outcome::Claimed { records, not_due: vec![(id, first)], damaged, left });
+            let result = Ok(Outcome::Claimed { records, not_due: vec![(id, first)], damaged, left, locked: vec![] });
             let moved = [first, last].map(|due| Hint { due, ..hint });
             let claims = vec![Claimed { asked: vec![id], result }];
             actor.reported(Report { hints: moved.to_vec(), claims, ..Report::default() });

@@ -120,7 +120,7 @@ impl DurableTimerActor {
     pub(super) fn claimed(&mut self, Claimed { asked, result }: Claimed) {
         let now = self.wall();
         let has_failed = result.is_err();
-        if let Ok(Outcome::Claimed { records, not_due, left, .. }) = result {
+        if let Ok(Outcome::Claimed { records, not_due, left, locked, .. }) = result {
             for record in records {
                 let Some(hint) = self.claiming.remove(&record.id) else { continue };
                 self.deliver(hint, record);
@@ -133,6 +133,10 @@ impl DurableTimerActor {
                 let hint = self.unclaimed(id);
                 let other = |hint: Hint| Hint { is_suspect: !hint.is_suspect, ..hint };
                 hint.map(other).into_iter().for_each(|hint| self.hints.add(hint, now));
+            }
+            for (id, due) in locked {
+                let hint = self.unclaimed(id);
+                hint.into_iter().for_each(|hint| self.hints.pass_over(Hint { due, ..hint }));
             }
         }
         for id in asked {

@@ -27,6 +27,8 @@ enum Report {
     Hint(Hint),
     Claimed(Vec<(Hint, Claimed)>),
     LooksBeginAnew,
+    /// A timer that is due then was committed late.
+    LooksBeginAgain(DueTime),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +38,7 @@ enum Claimed {
     Left,
     Gone,
     Failed,
+    Locked,
 }
 
 struct World {
@@ -55,16 +58,19 @@ struct World {
     claims: VecDeque<(Vec<Hint>, bool)>,
     in_hand: Vec<Hint>,
     suspects: usize,
+    /// Timers that are not committed yet. Only in a shared store.
+    late: Vec<Hint>,
 }
 
 impl World {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, is_shared: bool) -> Self {
         let mut random = Random::new(seed);
         let windows: Vec<_> = (0..1 + random.index(3)).map(|_| 1 + random.index(4)).collect();
         let horizon = [1, 20, 1000, u64::MAX][random.index(4)];
         let limit = 1 + random.index(6);
         let routes = windows.iter().copied().map(Some);
-        let mut hints = Hints::new(routes, limit, Duration::from_millis(horizon), None);
+        let look_every = is_shared.then_some(LOOK_EVERY);
+        let mut hints = Hints::new(routes, limit, Duration::from_millis(horizon), look_every);
         (hints.page, hints.full, hints.few) = (1 + random.index(6), 1 + random.index(6), random.index(4));
         let is_open = vec![true; windows.len()];
         Self {
@@ -81,11 +87,28 @@ impl World {
             claims: VecDeque::new(),
             in_hand: vec![],
             suspects: 0,
+            late: vec![],
         }
     }
 
+    const fn is_shared(&self) -> bool {
+        self.hints.share.is_some()
+    }
+
+    /// The shares of the routes are equal, or not.
+    fn set_share(&mut self) {
+        let one = self.random.one_in(2).then(|| 1 + self.random.index(3));
+        let mut place = || {
+            let nodes = one.unwrap_or_else(|| 1 + self.random.index(3));
+            (if one.is_some() { 0 } else { self.random.index(nodes) as u16 }, nodes as u16)
+        };
+        let places = self.windows.iter().map(|_| place()).collect();
+        self.hints.set_share(Share { places });
+    }
+
     fn report(&mut self, hint: Hint) {
-        if hint.due <= self.looked_until {
+        // Those of other nodes are found by looks.
+        if hint.due <= self.looked_until && !(self.is_shared() && self.random.one_in(2)) {
             self.reports.push_back(Report::Hint(hint));
         }
     }
@@ -98,8 +121,18 @@ impl World {
         let route = self.random.index(self.windows.len()) as u16;
         let hint = Hint { id, due, nominal: at(wish), route, is_suspect: self.random.one_in(15) };
         self.suspects += usize::from(hint.is_suspect);
+        if self.is_shared() && self.random.one_in(10) {
+            return self.late.push(hint);
+        }
         self.timers.insert(id, Timer { hint, is_claimed: false });
         self.report(hint);
+    }
+
+    fn commit_late(&mut self) {
+        if let Some(hint) = self.late.pop() {
+            self.timers.insert(hint.id, Timer { hint, is_claimed: false });
+            self.reports.push_back(Report::LooksBeginAgain(hint.due));
+        }
     }
 
     fn any(&mut self) -> Option<DurableId> {
@@ -140,14 +173,19 @@ impl World {
     fn look(&mut self) {
         let Some((plan, is_made @ false)) = &mut self.looking else { return };
         *is_made = true;
-        let position = |hint: &Hint| Position { due: hint.due, id: hint.id };
         let is_it = |hint: &Hint| {
             plan.routes.contains(&hint.route) && plan.after < Some(position(hint)) && hint.due <= plan.until
+        };
+        let is_wanted = |hint: &Hint| {
+            let wanted = plan.share.as_ref();
+            wanted.is_none_or(|(share, until)| share.contains(hint.id, hint.route) || hint.due <= *until)
         };
         let pending = self.timers.values().filter(|timer| !timer.is_claimed).map(|timer| timer.hint);
         let mut found: Vec<_> = pending.filter(is_it).collect();
         found.sort_unstable_by_key(position);
         let last = found.get(plan.limit - 1).map(position);
+        found.truncate(if plan.share.is_some() { plan.limit } else { usize::MAX });
+        found.retain(is_wanted);
         self.looked_until = self.looked_until.max(plan.until);
         self.reports.push_back(Report::Looked(Looked::new(found, last)));
     }
@@ -173,13 +211,14 @@ impl World {
     /// Has the store make a claim.
     fn claim(&mut self) {
         let Some((hints, of_suspect)) = self.claims.pop_front() else { return };
-        let fails = self.random.one_in(10);
+        let (fails, is_shared) = (self.random.one_in(10), self.is_shared());
         let claimed = |hint: Hint| {
             let claimed = match self.timers.get_mut(&hint.id) {
                 _ if fails => Claimed::Failed,
                 Some(timer) if timer.is_claimed => Claimed::Gone,
                 Some(timer) if timer.hint.due > at(self.now) => Claimed::NotDue(timer.hint.due),
                 Some(timer) if timer.hint.is_suspect != of_suspect => Claimed::Left,
+                Some(_) if is_shared && self.random.one_in(10) => Claimed::Locked,
                 Some(timer) => {
                     timer.is_claimed = true;
                     Claimed::InHand
@@ -217,10 +256,13 @@ impl World {
         match report {
             Report::Looked(found) => {
                 let (plan, _) = self.looking.take().unwrap();
-                assert_eq!(self.hints.looked(plan, &found, now), None);
+                let rest = self.hints.looked(plan, &found, now);
+                assert!(self.is_shared() || rest.is_none());
+                self.looking = rest.map(|rest| (rest, false));
             }
             Report::Hint(hint) => self.hints.add(hint, now),
             Report::LooksBeginAnew => self.hints.look_again_from(DueTime::MIN),
+            Report::LooksBeginAgain(due) => self.hints.look_again_from(due),
             Report::Claimed(claimed) => {
                 for (hint, claimed) in claimed {
                     match claimed {
@@ -232,6 +274,7 @@ impl World {
                         Claimed::NotDue(due) => self.hints.add(Hint { due, ..hint }, now),
                         Claimed::Left => self.hints.add(Hint { is_suspect: !hint.is_suspect, ..hint }, now),
                         Claimed::Failed => self.hints.add(hint, now),
+                        Claimed::Locked => self.hints.pass_over(hint),
                     }
                     self.hints.return_slot(hint.route);
                 }
@@ -262,7 +305,12 @@ impl World {
                 let was_open = std::mem::replace(&mut self.is_open[route], true);
                 assert_eq!(self.hints.open(route as u16), !was_open);
             }
-            17 => self.now += self.random.below(10),
+            17 => self.now += self.random.below(if self.is_shared() { 300 } else { 10 }),
+            18 if self.is_shared() => match self.random.below(4) {
+                0 => self.set_share(),
+                1 => self.commit_late(),
+                _ => _ = self.arrive(),
+            },
             _ => _ = self.arrive(),
         }
     }
@@ -275,6 +323,7 @@ impl World {
                 Report::Hint(hint) => hint.id == id,
                 Report::Claimed(claimed) => claimed.iter().any(|(hint, _)| hint.id == id),
                 Report::LooksBeginAnew => true,
+                Report::LooksBeginAgain(due) => self.timers.get(&id).is_some_and(|timer| *due <= timer.hint.due),
                 Report::Looked(_) => false,
             };
             self.reports.iter().any(in_report)
@@ -283,10 +332,11 @@ impl World {
         for Timer { hint, .. } in self.timers.values().filter(|timer| !timer.is_claimed) {
             let route = &hints.routes[usize::from(hint.route)];
             let is_known = hints.known.get(&hint.id).is_some_and(|known| known.due <= hint.due);
-            let is_ahead = route.bound < Some(Position { due: hint.due, id: hint.id });
+            let bound = if hints.is_own(hint) { route.bound } else { route.others };
+            let is_ahead = bound < Some(position(hint));
             assert!(route.is_open || !hints.known.contains_key(&hint.id), "a closed route is in memory");
             let is_dropped = hint.is_suspect && hints.suspects_from.is_some_and(|from| from <= hint.due);
-            let is_next = hints.again_from.is_some_and(|from| from <= hint.due);
+            let is_next = !self.is_shared() && hints.again_from.is_some_and(|from| from <= hint.due);
             assert!(is_known || is_ahead || is_dropped || is_next || is_awaited(hint.id), "forgotten: {hint:?}");
         }
         let due: Vec<_> = hints.routes.iter().map(|route| route.due.len()).collect();
@@ -301,20 +351,31 @@ impl World {
             self.is_open[route] = true;
             self.hints.open(route as u16);
         }
+        while !self.late.is_empty() {
+            self.commit_late();
+        }
         for steps in 0.. {
             assert!(steps < 20_000, "it does not come to rest: {:?}", self.timers);
             self.look();
             self.claim();
-            let is_busy = self.arrive() || self.end(true) || self.take() || self.plan();
+            let is_busy = self.arrive()
+                || self.end(true)
+                || self.take()
+                || (!self.is_shared() || self.hints.goes_on()) && self.plan();
             self.check();
             if is_busy || self.looking.is_some() || !self.claims.is_empty() {
                 continue;
             }
-            let overdue: Vec<_> = self.timers.values().filter(|timer| timer.hint.due <= at(self.now)).collect();
-            assert!(overdue.is_empty(), "not delivered: {overdue:?}");
             if self.timers.is_empty() {
                 return;
             }
+            if self.is_shared() {
+                self.now += 100;
+                _ = self.plan();
+                continue;
+            }
+            let overdue: Vec<_> = self.timers.values().filter(|timer| timer.hint.due <= at(self.now)).collect();
+            assert!(overdue.is_empty(), "not delivered: {overdue:?}");
             let wake = self.hints.next_due().into_iter().chain(self.hints.next_look()).min();
             let wake = wake.expect("an alarm is set while timers are pending").as_millis();
             assert!(wake > self.now, "it wakes for nothing");
@@ -328,15 +389,17 @@ fn no_pending_timer_is_forgotten_and_memory_is_bounded() {
     let seeds = if cfg!(debug_assertions) { 500 } else { 20_000 };
     // The last one has a bound within a millisecond, and no room.
     for seed in (0..seeds).chain([15_853]) {
-        let mut world = World::new(seed);
-        let run = std::panic::AssertUnwindSafe(|| {
-            for _ in 0..200 {
-                world.step();
-                world.check();
-            }
-            world.finish();
-        });
-        assert!(std::panic::catch_unwind(run).is_ok(), "seed {seed}");
+        for is_shared in [false, true] {
+            let mut world = World::new(seed, is_shared);
+            let run = std::panic::AssertUnwindSafe(|| {
+                for _ in 0..200 {
+                    world.step();
+                    world.check();
+                }
+                world.finish();
+            });
+            assert!(std::panic::catch_unwind(run).is_ok(), "seed {seed}, shared: {is_shared}");
+        }
     }
 }
 
@@ -456,6 +519,47 @@ fn nodes_that_all_are_late_leave_the_timers_of_others_to_them() {
     );
 }
 
+/// A timer is committed late, after a look has passed over it, and the beat that says so is reported before that look.
+#[test]
+fn looks_begin_again_from_a_time_within_the_look_under_way() {
+    let mut hints = Hints::new([Some(1)].into_iter(), 1000, Duration::from_secs(10), Some(LOOK_EVERY));
+    let behind = Some(end_of(at(5000)));
+    (hints.routes[0].bound, hints.routes[0].others) = (behind, behind);
+    let plan = hints.plan_look(at(9000)).unwrap();
+    assert_eq!(plan.after, behind);
+    hints.look_again_from(at(6500));
+    hints.looked(plan, &all(&[]), at(9050));
+    assert_eq!(
+        (hints.routes[0].bound, hints.routes[0].others),
+        (Position::before(at(6500)), Position::before(at(6500)))
+    );
+}
+
+/// One route has many overdue timers, and was full whenever timers of others were looked for.
+#[test]
+fn a_route_that_is_behind_has_looks_read_nothing_anew_for_others() {
+    let mut hints = Hints::new([Some(1); 2].into_iter(), 1000, Duration::from_secs(10), Some(LOOK_EVERY));
+    (hints.page, hints.full) = (8, 8);
+    hints.set_share(Share { places: vec![(0, 2); 2] });
+    let timers = (0..4000).map(|number| {
+        let id = DurableId::from_parts(at(1000 + number), number, number * 2);
+        ((at(1000 + number), id), Hint { id, ..hint(number, 1000 + number) })
+    });
+    let (mut pending, mut looks): (BTreeMap<_, _>, _) = (timers.collect(), 0);
+    for step in 0..600 {
+        let now = 60_000 + 10 * step;
+        if step % 10 == 0 || hints.goes_on() {
+            looks += look_at(&mut hints, &pending, &BTreeSet::new(), now).0;
+        }
+        hints.expire(at(now));
+        for hint in hints.take(2) {
+            pending.remove(&(hint.due, hint.id));
+            hints.return_slot(hint.route);
+        }
+    }
+    assert!(looks < 450, "{looks} pages for {} timers", 4000 - pending.len());
+}
+
 /// Rows that are passed over are many, and each pause or change by hand lets looks begin again.
 #[test]
 fn looks_come_to_their_end_however_often_they_are_to_begin_again() {
@@ -545,16 +649,18 @@ fn many_suspects_stay_on_disk_and_hold_up_no_look() {
     assert!(taken.eq(found.iter().copied()));
 }
 
-/// Makes looks at a shared store as it does: without timers of others that are not late. Returns the number of found ones.
+/// Makes looks at a shared store as it does: without timers of others that are not late. Returns the numbers of looks and of found
+/// timers.
 fn look_at(
     hints: &mut Hints,
     pending: &BTreeMap<(DueTime, DurableId), Hint>,
     passed_over: &BTreeSet<(DueTime, DurableId)>,
     now: u64,
-) -> usize {
-    let mut found = 0;
+) -> (usize, usize) {
+    let (mut looks, mut found) = (0, 0);
     let mut next = hints.plan_look(at(now));
     while let Some(plan) = next {
+        looks += 1;
         let after = plan.after.map(|after| (after.due, after.id));
         let rows = pending.iter().map(|(at, hint)| (*at, Some(*hint)));
         let mut rows: Vec<_> = rows.chain(passed_over.iter().map(|at| (*at, None))).collect();
@@ -563,12 +669,14 @@ fn look_at(
         rows.truncate(plan.limit);
         let last = rows.get(plan.limit - 1).map(|((due, id), _)| Position { due: *due, id: *id });
         let (share, others_until) = plan.share.clone().unwrap();
-        let is_wanted = |hint: &Hint| share.contains(hint.id, hint.route) || hint.due <= others_until;
+        let is_wanted = |hint: &Hint| {
+            plan.routes.contains(&hint.route) && (share.contains(hint.id, hint.route) || hint.due <= others_until)
+        };
         let page: Vec<_> = rows.into_iter().filter_map(|(_, hint)| hint).filter(is_wanted).collect();
         found += page.len();
         next = hints.looked(plan, &Looked::new(page, last), at(now));
     }
-    found
+    (looks, found)
 }
 
 /// Nodes that were away come up with their timers: each reads its own ones, and most of these once.
@@ -603,7 +711,7 @@ fn a_node_that_is_behind_reads_little_more_than_its_share() {
                     hints.set_share(share(place, 2));
                 }
                 if step % 10 == 0 || hints.goes_on() {
-                    found += look_at(hints, &pending, &BTreeSet::new(), now);
+                    found += look_at(hints, &pending, &BTreeSet::new(), now).1;
                 }
                 hints.expire(at(now));
                 for hint in hints.take(room) {
@@ -651,8 +759,12 @@ fn shared_timers_are_taken_once_in_time_whichever_nodes_live() {
             }
             let living = if now >= dies { 1 } else { 2 };
             for hints in &mut nodes[..living] {
+                if now % 600 == 50 {
+                    // A beat.
+                    hints.look_again_from(at(now.saturating_sub(2000)));
+                }
                 if now % 100 == 0 {
-                    look_at(hints, &pending, &passed_over, now);
+                    _ = look_at(hints, &pending, &passed_over, now);
                 }
                 hints.expire(at(now));
                 for hint in hints.take(1000) {
@@ -660,7 +772,7 @@ fn shared_timers_are_taken_once_in_time_whichever_nodes_live() {
                     hints.return_slot(0);
                 }
             }
-            let latest = if living == 2 { 100 } else { 400 };
+            let latest = if living == 2 { 100 } else { 300 };
             let late = pending.keys().next().filter(|(due, _)| due.as_millis() + latest < now);
             assert_eq!(late, None, "seed {seed} at {now}");
         }

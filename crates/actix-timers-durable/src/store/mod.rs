@@ -248,6 +248,8 @@ pub enum Outcome {
         damaged: Vec<DurableId>,
         /// Rows that are due and were left because of the [treatment](Suspects) of suspects: they are suspects, or are none.
         left: Vec<DurableId>,
+        /// Pending rows that are due and were left because somebody has locked them, and their due times. Later looks find them.
+        locked: Vec<(DurableId, DueTime)>,
     },
     /// Of [`Op::End`] and [`Op::EndWith`]: the row is changed. The due time is that of [`Next::Again`], [`Next::GiveBack`] or [`Next::Release`] as
     /// written.

@@ -183,7 +183,7 @@ async fn settle(session: &mut Session, slots: &mut Slots) {
 
 /// Completes the outcome of a claim by the timers that it has not returned. If they cannot be read, they are to be claimed again.
 async fn look_at(session: &mut Session, ops: &[Op], unclaimed: Unclaimed, has_time: bool, slots: &mut Slots) {
-    let (Op::Claim(claim), Some(Ok(Outcome::Claimed { not_due, left, .. }))) =
+    let (Op::Claim(claim), Some(Ok(Outcome::Claimed { not_due, left, locked, .. }))) =
         (&ops[unclaimed.op], &mut slots.outcomes[unclaimed.op])
     else {
         return;
@@ -205,8 +205,10 @@ async fn look_at(session: &mut Session, ops: &[Op], unclaimed: Unclaimed, has_ti
             left.push(id);
         } else if !is_due || unclaimed.is_full {
             not_due.push((id, due(row.get(1))));
+        } else {
+            // Another node may be claiming it, or the pause is over.
+            locked.push((id, due(row.get(1))));
         }
-        // Else another node may be claiming it.
     }
 }
 
@@ -400,7 +402,7 @@ async fn claim_apart(session: &mut Session, op: usize, claim: &Claim, slots: &mu
             }
         }
     }
-    slots.done(op, Outcome::Claimed { records, not_due: Vec::new(), damaged, left: Vec::new() });
+    slots.done(op, Outcome::Claimed { records, not_due: Vec::new(), damaged, left: Vec::new(), locked: Vec::new() });
 }
 
 async fn send_steps<'a>(

@@ -370,7 +370,10 @@ pub(super) fn claim_steps<'a>(number: usize, claim: &'a Claim, node: i64, types:
             slots.unclaimed.push(Unclaimed { op: number, ids: rest, at: slots.claimed_at, is_full });
         }
         slots.damaged.extend(&damaged);
-        slots.done(number, Outcome::Claimed { records, not_due: Vec::new(), damaged, left: Vec::new() });
+        slots.done(
+            number,
+            Outcome::Claimed { records, not_due: Vec::new(), damaged, left: Vec::new(), locked: Vec::new() },
+        );
     };
     let read_lock = |rows: Vec<Row>, slots: &mut Slots| slots.claimed_at = rows.first().map_or(0, |row| row.get(0));
     [

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use actix::Actor;
-use actix_timers_durable::{DurableError, DurableTimers, Schedule};
+use actix_timers_durable::{DurableError, DurableTimers, RouteOptions, Schedule};
 use actix_timers_postgres::{PostgresOptions, PostgresStore};
 use tokio::time::sleep;
 use tokio_postgres::Client;
@@ -28,6 +28,31 @@ async fn number(client: &Client, sql: &str) -> i64 {
 }
 
 with_server! {
+    /// They were due long before a stranger locks them, as they wait for room in the window.
+    fn overdue_timers_whose_claims_met_a_lock_are_delivered_after_it() {
+        support::in_real_time(async {
+            let (schema, stranger) = (new_schema(), client().await);
+            let office = Office::slow(Duration::from_millis(400));
+            let (store, options) = (connect(&address(), &schema).await, RouteOptions::new().window(1));
+            let builder = DurableTimers::builder(store).route_with::<Remind>("office", office.clone().start(), options);
+            let timers = builder.start().unwrap();
+            for number in 0..14 {
+                assert!(timers.schedule(after(0, number)).await.unwrap().is_new());
+            }
+            sleep(Duration::from_millis(3000)).await;
+            run(&stranger, &format!("BEGIN; SELECT FROM {schema}.timers WHERE node IS NULL FOR UPDATE")).await;
+            sleep(Duration::from_millis(1500)).await;
+            assert!(office.numbers().len() < 14, "some were locked");
+            run(&stranger, "ROLLBACK").await;
+            let begin = Instant::now();
+            while office.numbers().len() < 14 {
+                assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", office.numbers());
+                sleep(Duration::from_millis(50)).await;
+            }
+            timers.stop().await.unwrap();
+        });
+    }
+
     fn an_open_cancel_or_lock_stops_no_other_delivery_or_end() {
         support::in_real_time(async {
             let (schema, stranger) = (new_schema(), client().await);

@@ -222,7 +222,7 @@ impl Model {
             row.record.progress.used += 1;
             records.push(Arc::new(row.record.clone()));
         }
-        Outcome::Claimed { records, not_due, damaged: vec![], left }
+        Outcome::Claimed { records, not_due, damaged: vec![], left, locked: vec![] }
     }
 
     fn end(&mut self, delivery: Delivery, next: &Next, now: DueTime) -> Option<Outcome> {

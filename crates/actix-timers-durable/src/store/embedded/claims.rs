@@ -89,7 +89,7 @@ impl Changes<'_> {
             }
             records.push(Arc::new(record));
         }
-        Ok(Outcome::Claimed { records, not_due, damaged, left })
+        Ok(Outcome::Claimed { records, not_due, damaged, left, locked: Vec::new() })
     }
 
     /// Takes the next number, so that all claims are over but the blamed ones, which are now this process's.
