@@ -92,15 +92,8 @@ fn run(
     count_every: Duration,
 ) {
     let mut taken = VecDeque::new();
-    let mut pause = Duration::ZERO;
-    while queries.take(&mut taken, Some(pause)) {
-        if taken.is_empty() {
-            let begun = Instant::now();
-            if measure(&mut *reader, meters, clock().wall).is_err() {
-                meters.count(Counted::QueryFailed, 1);
-            }
-            pause = count_every.max(50 * begun.elapsed());
-        }
+    let mut next_count = Instant::now();
+    while queries.take(&mut taken, Some(next_count.saturating_duration_since(Instant::now()))) {
         for request in taken.drain(..) {
             let places = request.places();
             if let Request::Read(query) = request
@@ -109,6 +102,14 @@ fn run(
                 query(&mut *reader)();
             }
             queries.done(places);
+        }
+        // Queries without an end hold no count up.
+        let begun = Instant::now();
+        if begun >= next_count && !queries.is_closed() {
+            if measure(&mut *reader, meters, clock().wall).is_err() {
+                meters.count(Counted::QueryFailed, 1);
+            }
+            next_count = Instant::now() + count_every.max(50 * begun.elapsed());
         }
     }
 }

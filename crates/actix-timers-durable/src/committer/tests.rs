@@ -828,6 +828,26 @@ fn value(page: &PrometheusHandle, name: &str) -> f64 {
     page.lines().find_map(|line| line.strip_prefix(&start)?.parse().ok()).unwrap_or_else(|| panic!("{name}"))
 }
 
+/// A page that asks each second, for example.
+#[test]
+fn timers_are_counted_beside_queries_without_a_pause() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let page = recorder.handle();
+    let (setup, _reports) = setup(Odd(MemoryStore::new(), Oddity::HasReader, Gate::default()), &Hands::default());
+    let committer = metrics::with_local_recorder(&recorder, || Committer::start(setup, false)).unwrap();
+    put_one(&committer, 0);
+    let begun = std::time::Instant::now();
+    loop {
+        assert_eq!(pending(&committer), 1);
+        committer.publish();
+        if value(&page, "store_pending{timer=\"T\"}") == 1.0 {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "none is counted");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn a_commit_that_does_not_end_is_seen_as_growing_lag() {
     let recorder = PrometheusBuilder::new().build_recorder();
