@@ -41,7 +41,7 @@ macro_rules! catalogue {
 }
 
 catalogue! {
-    STORE_PENDING = gauge("actix_timers_store_pending", Unit::Count, &[], "Durable timers on disk that have not ended");
+    STORE_PENDING = gauge("actix_timers_store_pending", Unit::Count, &[], "Durable timers on disk that have not ended, up to a million");
     STORE_LOADED = gauge("actix_timers_store_loaded", Unit::Count, &[], "Durable timers that memory knows: due soon, or being delivered");
     STORE_LOADED_AHEAD = gauge("actix_timers_store_loaded_ahead_seconds", Unit::Seconds, &[], "Time from now up to which memory knows all durable timers; 0 if looks are behind");
     STORE_IN_FLIGHT = gauge("actix_timers_store_in_flight", Unit::Count, &[], "Deliveries of durable timers under way");

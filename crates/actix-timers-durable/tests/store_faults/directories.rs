@@ -129,6 +129,18 @@ fn a_directory_with_other_files_is_refused() {
     }
 }
 
+/// A mistyped path. A store's own files are private.
+#[test]
+fn files_beside_another_database_keep_their_modes() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = [directory.path().join("timers.db"), directory.path().join("run.sh"), directory.path().to_owned()];
+    files[..2].iter().for_each(|file| fs::write(file, [7; 5000]).unwrap());
+    files.iter().for_each(|file| set_mode(file, 0o755));
+    assert!(matches!(error(directory.path()), StoreError::Foreign { .. }));
+    assert!(files.iter().all(|file| mode(file) == 0o755));
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+}
+
 #[test]
 fn an_unfinished_store_is_made_again_and_no_unfinished_backup() {
     let directory = tempfile::tempdir().unwrap();

@@ -80,7 +80,7 @@ impl Place {
                 .create(UNFINISHED, |file| create_database(file).map(drop))
                 .map_err(|error| place.unreadable(&error))?;
         }
-        place.check_header()?;
+        check_header(&place.path, &place.place)?;
         Ok(place)
     }
 
@@ -101,7 +101,7 @@ impl Place {
     ) -> Result<(), StoreError> {
         let place = Self::lock(path)?;
         if place.has(DATABASE)? {
-            return Err(place.foreign(format!("it holds {DATABASE} already")));
+            return Err(foreign(path, format!("it holds {DATABASE} already")));
         }
         place.create(UNFINISHED_BACKUP, fill).map_err(|error| {
             // Frees the space of a full disk. An empty one marks the directory.
@@ -117,6 +117,9 @@ impl Place {
         safe_directory::check(path, &place.metadata().map_err(unreadable)?)?;
         if !place.join(DATABASE).exists() {
             reject_foreign(path, &place)?;
+        } else if !place.join(LOCK).exists() {
+            // Without the lock of a store nobody of this process has the file open, and what is foreign stays as it is.
+            check_header(path, &place)?;
         }
         // The directory first: other users can lock each file that they can open. This process may have the files open.
         let lock =
@@ -162,32 +165,6 @@ impl Place {
         }
     }
 
-    /// Checks the first bytes before SQLite opens the file: it would make a database of an empty one.
-    fn check_header(&self) -> Result<(), StoreError> {
-        let mut header = [0; 100];
-        let read = safe_directory::options().read(true).open(self.place.join(DATABASE)).and_then(|mut file| {
-            let length = file.metadata()?.len();
-            file.read_exact(&mut header).map_err(|error| io::Error::new(error.kind(), format!("it has {length} bytes")))
-        });
-        read.map_err(|error| self.unreadable(&format!("{DATABASE}: {error}")))?;
-        let number = |at: usize| header[at..at + 4].iter().fold(0, |number, byte| number << 8 | u32::from(*byte));
-        if !header.starts_with(b"SQLite format 3\0") {
-            return Err(self.foreign(format!("{DATABASE} is no SQLite database")));
-        }
-        if number(68) != APPLICATION {
-            return Err(self.foreign(format!("{DATABASE} is the database of another application")));
-        }
-        self.check_format(number(60))
-    }
-
-    fn check_format(&self, found: u32) -> Result<(), StoreError> {
-        match found {
-            FORMAT => Ok(()),
-            0 => Err(self.unreadable(&"it has no format")),
-            found => Err(StoreError::NewerFormat { path: self.path.clone(), found, known: FORMAT }),
-        }
-    }
-
     /// Opens the connection that writes.
     pub(super) fn connect(&self) -> Result<Connection, StoreError> {
         let open = || {
@@ -199,7 +176,7 @@ impl Place {
         };
         let (connection, format) = open().map_err(|error: rusqlite::Error| self.unreadable(&error))?;
         // A newer version may have written it to the log only.
-        self.check_format(format)?;
+        check_format(&self.path, format)?;
         Ok(connection)
     }
 
@@ -234,9 +211,35 @@ impl Place {
     pub(super) fn unreadable(&self, reason: &dyn std::fmt::Display) -> StoreError {
         unreadable(&self.path, reason)
     }
+}
 
-    fn foreign(&self, reason: String) -> StoreError {
-        StoreError::Foreign { path: self.path.clone(), reason }
+fn foreign(path: &Path, reason: String) -> StoreError {
+    StoreError::Foreign { path: path.to_owned(), reason }
+}
+
+/// Checks the first bytes before SQLite opens the file: it would make a database of an empty one.
+fn check_header(path: &Path, place: &Path) -> Result<(), StoreError> {
+    let mut header = [0; 100];
+    let read = safe_directory::options().read(true).open(place.join(DATABASE)).and_then(|mut file| {
+        let length = file.metadata()?.len();
+        file.read_exact(&mut header).map_err(|error| io::Error::new(error.kind(), format!("it has {length} bytes")))
+    });
+    read.map_err(|error| unreadable(path, &format!("{DATABASE}: {error}")))?;
+    let number = |at: usize| header[at..at + 4].iter().fold(0, |number, byte| number << 8 | u32::from(*byte));
+    if !header.starts_with(b"SQLite format 3\0") {
+        return Err(foreign(path, format!("{DATABASE} is no SQLite database")));
+    }
+    if number(68) != APPLICATION {
+        return Err(foreign(path, format!("{DATABASE} is the database of another application")));
+    }
+    check_format(path, number(60))
+}
+
+fn check_format(path: &Path, found: u32) -> Result<(), StoreError> {
+    match found {
+        FORMAT => Ok(()),
+        0 => Err(unreadable(path, &"it has no format")),
+        found => Err(StoreError::NewerFormat { path: path.to_owned(), found, known: FORMAT }),
     }
 }
 
