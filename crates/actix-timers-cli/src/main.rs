@@ -139,6 +139,7 @@ fn answer(arguments: &[&str], out: &mut dyn Write, wrong: &mut dyn Write) -> Res
         }
         ["check", store] if stores::is_database(store) => usage("only a directory can be checked".to_owned()),
         ["check", directory] => check(directory, &mut Unheard(out)),
+        ["copy", from, to] if from == to => usage("both stores are the same; a schema is that of both".to_owned()),
         ["copy", from, to] => {
             let mut from = open(from)?;
             copy::copy(&mut *from, &mut *Address { store: to, schema }.open(true)?, &mut Unheard(out))

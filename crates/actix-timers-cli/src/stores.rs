@@ -80,7 +80,9 @@ pub(crate) fn is_mistaken(store: &str) -> bool {
 
 /// Returns an error unless there is a store: opening would create one.
 pub(crate) fn find(directory: &str) -> Result<(), Problem> {
-    if Path::new(directory).join("timers.db").exists() {
+    // What cannot be told, as without permission, or is a backup that was not finished, the store names itself.
+    let may_be = |name| Path::new(directory).join(name).try_exists().unwrap_or(true);
+    if may_be("timers.db") || may_be("timers.db.backup") {
         return Ok(());
     }
     Err(Problem::Other(format!("{directory} is not a timer store: it has no timers.db")))

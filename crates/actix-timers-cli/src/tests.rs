@@ -110,6 +110,15 @@ fn a_store_is_inspected_and_other_paths_are_rejected() {
     drop(open);
     assert_eq!(ask(&["check", text]).0, ExitCode::SUCCESS);
     assert_eq!(ask(&["list", text, "parked", "7"]), (ExitCode::SUCCESS, String::new(), String::new()));
+    let (code, _, wrong) = ask(&["copy", text, text]);
+    assert_eq!(code, ExitCode::from(2));
+    assert!(wrong.starts_with("both stores are the same"), "{wrong}");
+    let backup = directory.path().join("backup");
+    std::fs::create_dir(&backup).unwrap();
+    std::fs::write(backup.join("timers.db.backup"), "torn").unwrap();
+    let (code, _, wrong) = ask(&["check", backup.to_str().unwrap()]);
+    assert_eq!(code, ExitCode::FAILURE);
+    assert!(wrong.contains("was not finished"), "{wrong}");
 }
 
 #[test]
