@@ -105,13 +105,16 @@ const durable = {
   // Loads parts until some timers are found, none is left, or many parts were empty: the button goes on then.
   async loadMore() {
     const run = ++this.run;
+    // From the click on: an update that begins meanwhile would make this one unwanted.
+    const wasLong = this.isLong;
+    this.isLong = true;
     const before = this.rows.length;
     let empty = 0;
     do {
-      const part = await ask("durable/timers", { durable: this.store, ...this.wanted, limit: 100, cursor: this.cursor });
+      const part = await ask("durable/timers", { durable: this.store, ...this.wanted, limit: 100, cursor: this.cursor })
+        .catch(error => { if (run === this.run) this.isLong = wasLong || this.rows.length > before; throw error; });
       if (run !== this.run) return;
       this.rows.push(...part.timers);
-      this.isLong = true;
       this.show(part);
       if (!part.timers.length) empty++;
     } while (this.cursor !== null && this.rows.length < before + 100 && empty < 20);
