@@ -8,8 +8,8 @@
 //!
 //! In a store that nodes share, others put timers at any time, but none with an earlier due time than the present: bounds stay
 //! before it, and each look reads the time ahead anew. A node keeps the hints of its [share](Share), and of timers of others that
-//! are late; these have a bound of their own. While a node is behind, a look ends when it knows enough, and most of the next ones
-//! go on there, without timers of others.
+//! are late; these have a bound of their own. A look ends when enough due timers are known, and while more are to come most of the
+//! next ones go on there, without timers of others.
 //!
 //! The data structure reads no clock, and knows neither store nor actors.
 
@@ -52,7 +52,7 @@ const ANYBODYS_SUSPECT: Duration = Duration::from_secs(60);
 /// timers, and the estimate of the server's clock may be ahead of it.
 const OVERLAP: Duration = Duration::from_millis(200);
 
-/// The time between looks at timers of others while a node is behind: each begins at the first ones that are late.
+/// The time between looks at timers of others while a node is overfull: each begins at the first ones that are late.
 const OTHERS_EVERY: Duration = Duration::from_secs(1);
 
 /// The order of due timers: by due time, retries aside, then by id.
@@ -87,10 +87,10 @@ pub(super) struct Hints {
     look_every: Duration,
     /// The part of this node in a store that nodes share.
     share: Option<Share>,
-    /// The bound after a look of a shared store that has come to its end, unless a timer is looked for again. A node whose look has
-    /// stopped, or that has dropped hints of due timers, is behind before it.
-    reached: Option<Position>,
-    /// The time from which a look of a node that is behind is at timers of others, too.
+    /// Whether more due timers may be there than hints, in a shared store: a look has stopped, or hints were dropped, and none has come
+    /// to its end since then with room for more.
+    is_overfull: bool,
+    /// The time from which a look is at timers of others, too, meanwhile.
     others_from: Option<DueTime>,
     /// Whether the last look of a shared store ended because enough timers were known.
     has_stopped: bool,
@@ -176,7 +176,7 @@ impl Hints {
         due.chain(self.later.values().next().map(|hint| hint.due)).min()
     }
 
-    /// Returns the time up to which all timers are known.
+    /// Returns the time up to which all timers are known; of a shared store, those of this node.
     pub(super) fn known_until(&self) -> DueTime {
         self.in_looks()
             .map(|(_, route)| route.bound.map_or(DueTime::MIN, |bound| bound.due))
@@ -263,6 +263,7 @@ impl Hints {
             {
                 self.known.remove(&last.id);
                 route.lower(&last);
+                self.is_overfull = true;
             }
         }
     }
@@ -361,8 +362,6 @@ impl Hints {
 
     /// Has a later look find a timer that is not known any more.
     pub(super) fn pass_over(&mut self, hint: Hint) {
-        // The node is not behind for that.
-        self.reached = self.reached.min(just_before(&hint));
         if let Some(route) = self.routes.get_mut(usize::from(hint.route)) {
             route.lower(&hint);
         }
@@ -398,7 +397,6 @@ impl Hints {
             self.again_from = Some(self.again_from.map_or(due, |from| from.min(due)));
         }
         let from = Position::before(due);
-        self.reached = self.reached.min(from);
         self.routes.iter_mut().for_each(|route| route.lower_to(from));
     }
 
@@ -442,8 +440,9 @@ impl Hints {
         }
         if let Some(share) = &self.share {
             let routes = self.in_looks().map(|(index, _)| index).collect();
-            let is_behind = lowest.is_none() || lowest < self.reached;
-            let (after, others_until) = if is_behind && self.others_from.is_none_or(|from| now < from) {
+            // After the clock was set back it is soon enough, too.
+            let is_soon = |from| now < from && from <= now.saturating_add(OTHERS_EVERY);
+            let (after, others_until) = if self.is_overfull && self.others_from.is_none_or(is_soon) {
                 (lowest, None)
             } else {
                 let until = self.in_looks().map(|(index, _)| self.others_until(index, now)).max();
@@ -502,7 +501,6 @@ impl Hints {
             let before = Position::before(again);
             (known, known_of_others) = (known.min(before), known_of_others.min(before));
         }
-        self.reached = begun.min(Some(end_of(plan.until)));
         for route in &plan.routes {
             let Some(route) = self.routes.get_mut(usize::from(*route)) else { continue };
             // A bound that was lowered meanwhile is before a timer that this look did not see.
@@ -525,13 +523,17 @@ impl Hints {
         if self.share.is_none() && found.is_empty() {
             ahead.iter().take_while(|hint| hint.due <= now).for_each(|hint| self.add(*hint, now));
         }
-        let mut after = rest.filter(|_| self.share.is_some() && is_same_share)?;
+        let Some(mut after) = rest.filter(|_| self.share.is_some() && is_same_share) else {
+            self.is_overfull &= rest.is_some() || self.routes.iter().any(|route| route.is_open && route.is_full);
+            return None;
+        };
         let in_looks = self.in_looks().filter(|(route, _)| plan.routes.contains(route));
         let is_before = after.due <= others_until;
         let bound = |known: &Route| if is_before { known.bound.min(known.others) } else { known.bound };
         let (routes, bounds): (Vec<u16>, Vec<_>) = in_looks.map(|(route, known)| (route, bound(known))).unzip();
         // Enough are known.
         self.has_stopped = routes.is_empty();
+        self.is_overfull |= self.has_stopped;
         // Known timers of all of them are not read again.
         after = bounds.into_iter().min()?.map_or(after, |lowest| after.max(lowest));
         let (mut limit, mut until) = (self.page, plan.until);
