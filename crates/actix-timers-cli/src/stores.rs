@@ -1,5 +1,6 @@
 //! Stores by their addresses.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use actix_timers_durable::store::{EmbeddedStore, Store};
@@ -80,10 +81,17 @@ pub(crate) fn is_mistaken(store: &str) -> bool {
 
 /// Returns an error unless there is a store: opening would create one.
 pub(crate) fn find(directory: &str) -> Result<(), Problem> {
-    // What cannot be told, as without permission, or is a backup that was not finished, the store names itself.
-    let may_be = |name| Path::new(directory).join(name).try_exists().unwrap_or(true);
-    if may_be("timers.db") || may_be("timers.db.backup") {
-        return Ok(());
+    // An unfinished backup is named by the store itself.
+    for name in ["timers.db", "timers.db.backup"] {
+        match Path::new(directory).join(name).try_exists() {
+            Ok(true) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                let problem =
+                    format!("{directory} cannot be read ({error}): stores are private, be the user of the service");
+                return Err(Problem::Other(problem));
+            }
+            _ => {}
+        }
     }
     Err(Problem::Other(format!("{directory} is not a timer store: it has no timers.db")))
 }
