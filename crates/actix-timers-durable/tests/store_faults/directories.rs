@@ -139,6 +139,9 @@ fn files_beside_another_database_keep_their_modes() {
     assert!(matches!(error(directory.path()), StoreError::Foreign { .. }));
     assert!(files.iter().all(|file| mode(file) == 0o755));
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+    fs::write(directory.path().join("lock"), "").unwrap();
+    assert!(matches!(error(directory.path()), StoreError::Foreign { .. }));
+    assert!(files[..2].iter().all(|file| mode(file) == 0o755), "with a file of that name");
 }
 
 #[test]

@@ -80,7 +80,6 @@ impl Place {
                 .create(UNFINISHED, |file| create_database(file).map(drop))
                 .map_err(|error| place.unreadable(&error))?;
         }
-        check_header(&place.path, &place.place)?;
         Ok(place)
     }
 
@@ -118,7 +117,7 @@ impl Place {
         if !place.join(DATABASE).exists() {
             reject_foreign(path, &place)?;
         } else if !place.join(LOCK).exists() {
-            // Without the lock of a store nobody of this process has the file open, and what is foreign stays as it is.
+            // Foreign files stay as they are. Without its lock this process has not opened the store, unless somebody has removed that.
             check_header(path, &place)?;
         }
         // The directory first: other users can lock each file that they can open. This process may have the files open.
@@ -135,6 +134,9 @@ impl Place {
             }
         }
         let locked = Self { path: path.to_owned(), lock, place };
+        if locked.has(DATABASE)? {
+            check_header(path, &locked.place)?;
+        }
         safe_directory::tighten(&locked.place).map_err(unreadable)?;
         Ok(locked)
     }
