@@ -217,7 +217,11 @@ const durable = {
     this.wanted = this.typed();
     byId("durable-search").addEventListener("submit", event => { event.preventDefault(); this.search(); });
     byId("durable-state").addEventListener("change", () => this.search());
-    byId("durable-more").addEventListener("click", () => this.shown(() => this.loadMore()));
+    const more = byId("durable-more");
+    more.addEventListener("click", () => {
+      more.disabled = true;
+      this.shown(() => this.loadMore().finally(() => { more.disabled = false; }));
+    });
     byId("durable-store").addEventListener("change", event => { this.store = event.target.value; this.search(); });
   },
 };
