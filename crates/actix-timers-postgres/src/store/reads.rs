@@ -29,10 +29,12 @@ const FIND_KEY: &str =
     "SELECT t.id FROM @schema@.timers t WHERE t.route = $1 AND t.key = $2 AND coalesce(t.ended, 0) = 0";
 /// Of the timers the server counts the entries of the primary key, without those that only keep a key, and reads few rows.
 const COUNT: &str = "
-    SELECT least((SELECT count(*) FROM (
-            SELECT FROM @schema@.timers t WHERE t.id < 'ffffffff-ffff-8000-8000-000000000000' LIMIT $1::bigint + p.number) t) - p.number, $1),
-        least(p.number, $1), (SELECT count(*) FROM (SELECT FROM @schema@.dead_letters t LIMIT $1) t)
-    FROM (SELECT count(*) AS number FROM @schema@.timers t WHERE t.parked IS NOT NULL OFFSET 0) p";
+    SELECT CASE WHEN p.number >= $1 THEN (SELECT count(*) FROM (
+            SELECT FROM @schema@.timers t WHERE coalesce(t.parked, '') = '' AND coalesce(t.ended, 0) = 0 LIMIT $1) t)
+        ELSE least((SELECT count(*) FROM (SELECT FROM @schema@.timers t
+            WHERE t.id < 'ffffffff-ffff-8000-8000-000000000000' LIMIT $1::bigint + p.number) t) - p.number, $1) END,
+        p.number, (SELECT count(*) FROM (SELECT FROM @schema@.dead_letters t LIMIT $1) t)
+    FROM (SELECT count(*) AS number FROM (SELECT FROM @schema@.timers t WHERE t.parked IS NOT NULL LIMIT $1) t OFFSET 0) p";
 
 /// Whether a row `t` has route `$6`, key `$7`, type `$10`, a key that begins with `$11`, and the header `$12` of the value `$13`.
 const IS_WANTED: &str = "coalesce(t.route = $6::text, true) AND ($7::text IS NULL OR coalesce(t.key = $7::text, false))
