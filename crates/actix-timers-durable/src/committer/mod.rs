@@ -54,7 +54,7 @@ pub(crate) struct Setup {
     pub(crate) routes: Arc<Routes>,
     /// Deliveries that this process has claimed when it joined.
     pub(crate) claimed: Vec<Delivery>,
-    /// The maximum number of changes in one commit.
+    /// As in the writer.
     pub(crate) group: usize,
     pub(crate) clock: CommitterClock,
     pub(crate) listener: Listener,
@@ -206,9 +206,13 @@ impl Shared {
             Runner::Threads(queues) => queues.of(&request).push(request),
             Runner::Inline(writer) => {
                 let mut requests = VecDeque::from([request]);
-                // A turn may be full of changes that have waited.
-                while !requests.is_empty() {
+                // A turn makes a group of the changes that have waited.
+                loop {
                     self.turn(writer, &mut requests);
+                    let now = (self.environment.clock)().time;
+                    if requests.is_empty() && Self::lock(writer).pause(now) != Some(Duration::ZERO) {
+                        break;
+                    }
                 }
             }
         }
