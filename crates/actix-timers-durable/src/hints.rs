@@ -99,6 +99,9 @@ pub(super) struct Hints {
     is_behind: bool,
     /// The time from which looks begin again then. In a shared store: that from which they do since the look under way was planned.
     again_from: Option<DueTime>,
+    /// The first due time of timers whose rows were locked when they were claimed. Looks go on meanwhile, and begin there when one has
+    /// come to its end, or with timers of others: else many locked rows would keep them from all later ones.
+    locked_from: Option<DueTime>,
 }
 
 /// The due timers of one route and message type.
@@ -360,6 +363,11 @@ impl Hints {
         was_open
     }
 
+    /// Has a later look find a due timer whose row is locked.
+    pub(super) fn pass_over_locked(&mut self, hint: Hint) {
+        self.locked_from = Some(self.locked_from.map_or(hint.due, |from| from.min(hint.due)));
+    }
+
     /// Has a later look find a timer that is not known any more.
     pub(super) fn pass_over(&mut self, hint: Hint) {
         if let Some(route) = self.routes.get_mut(usize::from(hint.route)) {
@@ -411,6 +419,9 @@ impl Hints {
 
     /// Returns the next look to make; none if all timers of the near future are known, or no room is left.
     pub(super) fn plan_look(&mut self, now: DueTime) -> Option<Plan> {
+        if !self.has_stopped || self.others_from.is_none_or(|from| from <= now) {
+            self.locked_from.take().into_iter().for_each(|due| self.look_again_from(due));
+        }
         let plan = self.next_plan(now).or_else(|| {
             self.is_behind = false;
             let due = self.again_from.take()?;

@@ -136,7 +136,7 @@ impl DurableTimerActor {
             }
             for (id, due) in locked {
                 let hint = self.unclaimed(id);
-                hint.into_iter().for_each(|hint| self.hints.pass_over(Hint { due, ..hint }));
+                hint.into_iter().for_each(|hint| self.hints.pass_over_locked(Hint { due, ..hint }));
             }
         }
         for id in asked {

@@ -274,7 +274,7 @@ impl World {
                         Claimed::NotDue(due) => self.hints.add(Hint { due, ..hint }, now),
                         Claimed::Left => self.hints.add(Hint { is_suspect: !hint.is_suspect, ..hint }, now),
                         Claimed::Failed => self.hints.add(hint, now),
-                        Claimed::Locked => self.hints.pass_over(hint),
+                        Claimed::Locked => self.hints.pass_over_locked(hint),
                     }
                     self.hints.return_slot(hint.route);
                 }
@@ -337,7 +337,11 @@ impl World {
             assert!(route.is_open || !hints.known.contains_key(&hint.id), "a closed route is in memory");
             let is_dropped = hint.is_suspect && hints.suspects_from.is_some_and(|from| from <= hint.due);
             let is_next = !self.is_shared() && hints.again_from.is_some_and(|from| from <= hint.due);
-            assert!(is_known || is_ahead || is_dropped || is_next || is_awaited(hint.id), "forgotten: {hint:?}");
+            let is_locked = hints.locked_from.is_some_and(|from| from <= hint.due);
+            assert!(
+                is_known || is_ahead || is_dropped || is_locked || is_next || is_awaited(hint.id),
+                "forgotten: {hint:?}"
+            );
         }
         let due: Vec<_> = hints.routes.iter().map(|route| route.due.len()).collect();
         assert!(hints.later.len() <= hints.limit && due.iter().all(|due| *due <= hints.full + hints.page));
@@ -533,6 +537,35 @@ fn looks_begin_again_from_a_time_within_the_look_under_way() {
         (hints.routes[0].bound, hints.routes[0].others),
         (Position::before(at(6500)), Position::before(at(6500)))
     );
+}
+
+/// A stranger's transaction has locked more of them than are known at once.
+#[test]
+fn many_locked_rows_keep_looks_from_no_later_timer() {
+    let mut hints = Hints::new([Some(16)].into_iter(), 1000, Duration::from_secs(10), Some(LOOK_EVERY));
+    (hints.page, hints.full) = (64, 64);
+    let timers = (0..500).map(|number| {
+        let new = hint(number, 1000 + number);
+        ((new.due, new.id), new)
+    });
+    let (mut pending, mut looks): (BTreeMap<_, _>, _) = (timers.collect(), 0);
+    for step in 0..500 {
+        let now = 60_000 + 10 * step;
+        if step % 10 == 0 || hints.goes_on() {
+            looks += look_at(&mut hints, &pending, &BTreeSet::new(), now).0;
+        }
+        hints.expire(at(now));
+        for hint in hints.take(16) {
+            hints.return_slot(0);
+            if hint.due < at(1400) {
+                hints.pass_over_locked(hint);
+            } else {
+                pending.remove(&(hint.due, hint.id));
+            }
+        }
+    }
+    assert_eq!(pending.len(), 400, "the locked ones are left");
+    assert!(looks < 250, "{looks} pages");
 }
 
 /// One route has many overdue timers, and was full whenever timers of others were looked for.
