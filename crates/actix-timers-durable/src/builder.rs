@@ -230,7 +230,7 @@ impl DurableTimersBuilder {
         self
     }
 
-    /// Limits the number of requests that share one commit, default 4096. As many that are tried again may share it.
+    /// Limits the number of requests that share one commit, default 4096. Up to as many that are tried again share it.
     pub const fn group(mut self, requests: usize) -> Self {
         self.group = requests;
         self

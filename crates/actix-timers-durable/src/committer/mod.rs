@@ -54,7 +54,7 @@ pub(crate) struct Setup {
     pub(crate) routes: Arc<Routes>,
     /// Deliveries that this process has claimed when it joined.
     pub(crate) claimed: Vec<Delivery>,
-    /// As in the writer.
+    /// See [`DurableTimersBuilder::group`](crate::DurableTimersBuilder::group).
     pub(crate) group: usize,
     pub(crate) clock: CommitterClock,
     pub(crate) listener: Listener,

@@ -551,10 +551,7 @@ fn many_locked_rows_keep_looks_from_no_later_timer() {
     let (mut pending, mut looks): (BTreeMap<_, _>, _) = (timers.collect(), 0);
     for step in 0..500 {
         let now = 60_000 + 10 * step;
-        if step % 10 == 0 || hints.goes_on() {
-            looks += look_at(&mut hints, &pending, &BTreeSet::new(), now).0;
-        }
-        hints.expire(at(now));
+        looks += look_in_time(&mut hints, &pending, now).0;
         for hint in hints.take(16) {
             hints.return_slot(0);
             if hint.due < at(1400) {
@@ -581,10 +578,7 @@ fn a_route_that_is_behind_has_looks_read_nothing_anew_for_others() {
     let (mut pending, mut looks): (BTreeMap<_, _>, _) = (timers.collect(), 0);
     for step in 0..600 {
         let now = 60_000 + 10 * step;
-        if step % 10 == 0 || hints.goes_on() {
-            looks += look_at(&mut hints, &pending, &BTreeSet::new(), now).0;
-        }
-        hints.expire(at(now));
+        looks += look_in_time(&mut hints, &pending, now).0;
         for hint in hints.take(2) {
             pending.remove(&(hint.due, hint.id));
             hints.return_slot(hint.route);
@@ -712,6 +706,14 @@ fn look_at(
     (looks, found)
 }
 
+/// As [`look_at`], each 100 ms or if the last look goes on, and moves due timers into the queues of their routes.
+fn look_in_time(hints: &mut Hints, pending: &BTreeMap<(DueTime, DurableId), Hint>, now: u64) -> (usize, usize) {
+    let is_time = now.is_multiple_of(100) || hints.goes_on();
+    let made = if is_time { look_at(hints, pending, &BTreeSet::new(), now) } else { (0, 0) };
+    hints.expire(at(now));
+    made
+}
+
 /// Nodes that were away come up with their timers: each reads its own ones, and most of these once.
 #[test]
 fn a_node_that_is_behind_reads_little_more_than_its_share() {
@@ -743,10 +745,7 @@ fn a_node_that_is_behind_reads_little_more_than_its_share() {
                 if dies && step == noticed {
                     hints.set_share(share(place, 2));
                 }
-                if step % 10 == 0 || hints.goes_on() {
-                    found += look_at(hints, &pending, &BTreeSet::new(), now).1;
-                }
-                hints.expire(at(now));
+                found += look_in_time(hints, &pending, now).1;
                 for hint in hints.take(room) {
                     pending.remove(&(hint.due, hint.id));
                     hints.return_slot(0);

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use actix_timers_durable::store::{
     Counts, Found, Hint, Look, Looked, Looking, Page, Part, Position, Query, Reads, State, finished_from_json,
 };
-use actix_timers_durable::{DueTime, DurableId, Pause, StoreError};
+use actix_timers_durable::{DurableId, Pause, StoreError};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -175,25 +175,12 @@ impl Jobs {
         let (from, after_due, after_id) = bounds(look.after);
         let limit = i64::try_from(look.limit).unwrap_or(i64::MAX).max(1);
         let Types { indices, names, versions, budgets } = Types::of(&look.filter);
-        let (share, others_until) =
-            look.share.as_ref().map_or((None, DueTime::MAX), |(share, until)| (Some(share), *until));
-        // Else the caller divides them.
-        let (place, nodes) = share.and_then(|share| share.of_all(indices.iter().copied())).unwrap_or((0, 1));
-        let (until, others_until) = (time(look.until), time(others_until));
-        let params = params![
-            node,
-            names,
-            versions,
-            budgets,
-            from,
-            after_due,
-            after_id,
-            until,
-            limit,
-            i32::from(nodes.max(1)),
-            i32::from(place),
-            others_until
-        ];
+        // Shares that differ by route are the caller's to tell apart.
+        let of_all = look.share.as_ref().and_then(|(share, _)| share.of_all(indices.iter().copied()));
+        let (place, nodes) = of_all.map_or((0, 1), |(place, nodes)| (i32::from(place), i32::from(nodes.max(1))));
+        let (until, others_until) = (time(look.until), look.share.as_ref().map(|(_, until)| time(*until)));
+        let mut params = params![node, names, versions, budgets, from, after_due, after_id, until, limit];
+        params.extend(params![nodes, place, others_until]);
         self.ask(LOOK, params, move |session, rows| {
             let mut ends = Vec::new();
             let hint = |row: &Row| {
