@@ -69,15 +69,17 @@ impl Service {
         first.map(|time| time.max(state.driver.last_turn))
     }
 
-    /// Finds lanes whose item has pulled nothing for [`GRACE`]. Returns whether one can move without it.
+    /// Finds lanes whose item has pulled nothing for [`GRACE`], and forgets those that are empty before the first later
+    /// one. Returns whether one can move without its item.
     pub(crate) fn find_starved(&self) -> bool {
         let now = self.clock.now();
         let mut can_move = false;
         loop {
             let mut state = self.state();
             for _ in 0..self.settings.expiry_budget {
-                let late = state.driver.watched_inboxes.front().filter(|(since, _)| is_late(*since, now));
-                let Some((_, lane)) = late.copied() else { return can_move };
+                let first = state.driver.watched_inboxes.front().copied();
+                let first = first.filter(|(since, lane)| is_late(*since, now) || state.rests(*lane));
+                let Some((_, lane)) = first else { return can_move };
                 state.driver.watched_inboxes.pop_front();
                 can_move |= self.is_found_starved(&mut state, lane, now);
             }
@@ -145,6 +147,12 @@ impl Service {
 }
 
 impl State {
+    /// Whether a lane needs no watch until its next message. That of a starved one would have to wait again.
+    fn rests(&self, lane: OwnerId) -> bool {
+        let is_starved = self.engine.owner(lane).is_some_and(|lane_state| lane_state.progress == Progress::Starved);
+        !is_starved && self.engine.inbox_len(lane) == 0
+    }
+
     /// Lets the watchdog check the inbox of `owner`, in which a message has been waiting `since`.
     pub(crate) fn watch_inbox(&mut self, owner: OwnerId, since: Duration) {
         let Some(lane_state) = self.engine.owner_mut(owner) else { return };

@@ -83,6 +83,31 @@ fn messages_of_the_watchdog_have_waited_since_their_deadline() {
     }
 }
 
+/// Quiet actors with heartbeats do not wake the watchdog for each of them. The next message of a starved one does not wait
+/// for the grace period again.
+#[test]
+fn the_watchdog_forgets_empty_inboxes_but_those_of_starved_actors() {
+    let watches = |world: &World| world.service.state().driver.watched_inboxes.len();
+    let (mut world, watchdog) = watched();
+    world.ear.own(10, number(1));
+    world.poll_driver();
+    world.clock.jump(ms(10));
+    world.poll_driver();
+    watchdog.check();
+    assert_eq!(watches(&world), 1);
+    world.ear.poll();
+    watchdog.check();
+    assert_eq!((world.ear.log(), watches(&world)), (vec![1], 0));
+    let (mut world, watchdog) = watched();
+    world.ear.own(10, number(1));
+    world.find_late(&watchdog);
+    watchdog.check();
+    assert_eq!(watches(&world), 1, "its message is in the mailbox");
+    world.clock.jump(ms(20));
+    watchdog.check();
+    assert_eq!(watches(&world), 0);
+}
+
 /// A flooded actor handles a message that the watchdog has sent: the next one is sent at once.
 #[test]
 fn the_watchdog_looks_at_once_when_its_message_was_handled() {
