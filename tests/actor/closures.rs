@@ -204,6 +204,25 @@ fn an_actor_stops_when_the_timer_keeping_it_is_cancelled() {
     });
 }
 
+/// Whatever the order in which actix polls its items: one that ends is replaced by the last one.
+#[test]
+fn an_actor_without_an_address_stops_after_its_last_closure() {
+    for futures in 0..3 {
+        with_probe(async |world, addr, log| {
+            run(&addr, move |_, ctx| {
+                (0..futures).for_each(|_| _ = ctx.spawn(actix::fut::ready(())));
+                ctx.run_after(ms(10), note(1));
+            })
+            .await;
+            let weak = addr.downgrade();
+            drop(addr);
+            world.run_to(100).await;
+            assert_eq!(log.take(), [(1, 10)]);
+            assert!(weak.upgrade().is_none(), "{futures}");
+        });
+    }
+}
+
 /// The actor lives by a stream. Unless a timer keeps it alive its inbox leaves, and only a request through the mailbox
 /// reaches it. The first closure waits for a future.
 #[test]

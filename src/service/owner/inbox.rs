@@ -140,9 +140,11 @@ where
         }
     }
 
-    /// Leaves the context, in which no address of the actor is left.
-    fn leave(&self) -> Poll<()> {
+    /// Leaves the context, in which no address of the actor is left. The spare, which may have been polled before, is to
+    /// leave, too.
+    fn leave(&self, cx: &Context<'_>) -> Poll<()> {
         self.link.has_inbox.store(false, Ordering::Relaxed);
+        cx.waker().wake_by_ref();
         Poll::Ready(())
     }
 
@@ -171,7 +173,7 @@ where
         let owner = this.link.owner;
         this.bind_context(thread_registry::context_address(ctx));
         if !ctx.parts().connected() && !this.service.state().engine.keeps_alive(owner) {
-            return this.leave();
+            return this.leave(cx);
         }
         Spare::spawn_unless_present(&this.service, &this.link, ctx);
         if this.rest(ctx.parts().connected(), cx) {
@@ -188,7 +190,7 @@ where
             // A message of this poll may have been the last that kept the actor alive.
             if !ctx.parts().connected() && !state.engine.keeps_alive(owner) {
                 drop(state);
-                return this.leave();
+                return this.leave(cx);
             }
             if state.lanes.posted.contains_key(&owner) {
                 let mut session = Session::with(&this.service, state);
