@@ -588,7 +588,7 @@ impl DurableTimers {
     }
 
     /// Makes the dead letters that match a filter pending again, as [`requeue`](Self::requeue) does, and returns their
-    /// number. Only dead letters are concerned, whatever state the filter names.
+    /// number. Only dead letters are concerned, whatever state the filter names; a filter of the past matches none.
     ///
     /// They are requeued in steps of the filter's [limit](DurableFilter::limit), between which other requests are
     /// served. Messages that become dead letters after the call are left alone, also if they were requeued by it.
@@ -611,7 +611,7 @@ impl DurableTimers {
     }
 
     /// Removes the dead letters that match a filter, and returns their number. Only dead letters are concerned,
-    /// whatever state the filter names.
+    /// whatever state the filter names; a filter of the past matches none.
     ///
     /// They are removed in steps, as in [`requeue_all`](Self::requeue_all).
     ///
@@ -622,6 +622,10 @@ impl DurableTimers {
     }
 
     async fn change_letters(&self, filter: DurableFilter, change: fn(DurableId) -> Op) -> Result<u64, DurableError> {
+        // Else the id of a past would be ignored: all letters would match.
+        if filter.query.part == Part::Past {
+            return Ok(0);
+        }
         let filter = DurableFilter { query: Query { part: Part::Dead, ..filter.query }, ..filter };
         let [done, _, busy] = self.change_all(filter, change).await?;
         if busy > 0 { Err(rejected(Arc::new(StoreError::Locked))) } else { Ok(done) }

@@ -169,6 +169,8 @@ fn dead_letters_are_changed_by_the_same_filters(medium: impl Medium) {
         assert_eq!(timers.requeue_all(of_tenant).await.unwrap(), 3);
         run_to(&clock, 200).await;
         assert_eq!(diary.deliveries()[11..], [(100, 1), (100, 4), (100, 7)]);
+        let past = DurableFilter::past_of(timers.list(DurableFilter::dead()).await.unwrap().timers[0].id);
+        assert_eq!(timers.requeue_all(past.clone()).await.unwrap() + timers.discard_all(past).await.unwrap(), 0);
         assert_eq!(timers.discard_all(DurableFilter::dead().key_prefix("k3")).await.unwrap(), 1);
         assert_eq!(timers.discard_all(DurableFilter::dead().message_type("bill")).await.unwrap(), 0);
         assert_eq!(timers.discard_all(DurableFilter::new().message_type("note").limit(1)).await.unwrap(), 6);
