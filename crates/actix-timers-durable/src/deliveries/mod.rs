@@ -321,9 +321,8 @@ impl Actor for DurableTimerActor {
 /// The system or arbiter stopped before the durable timers: accepted requests are still written.
 impl Drop for DurableTimerActor {
     fn drop(&mut self) {
-        // Handlers that run on another arbiter must not rely on extensions.
-        let handling = self.in_flight.values().filter_map(|it| it.handling.as_ref());
-        handling.for_each(|it| it.under_way.said().deadline = Duration::ZERO);
+        // Handlers may run on, on another arbiter.
+        self.in_flight.values().filter_map(|it| it.handling.as_ref()).for_each(|it| it.under_way.end());
         if self.stopping.as_ref().is_some_and(|stopping| stopping.closes) {
             return;
         }

@@ -5,12 +5,15 @@ use std::rc::Rc;
 
 use actix_timers::{CancelOutcome, ManualClock};
 use actix_timers_durable::store::MemoryDisk;
-use actix_timers_durable::{DurableOptions, DurableState, DurableTimers, HandlerError, RouteOptions, Schedule};
+use actix_timers_durable::{
+    Durable, DurableOptions, DurableState, DurableTimers, HandlerError, RouteOptions, Schedule,
+};
 
 use support::durable::{Files, Medium, Note, ROUTE, at, life, ms, notes, on_every_store, quick, run_to, timers_to};
 
 on_every_store! {
     a_handler_learns_at_once_of_a_cancel_or_replacement
+    a_handler_learns_of_the_end_of_the_system
     a_handler_learns_of_its_time_out
     handlers_that_give_up_or_outlast_a_stop_use_no_attempt
 }
@@ -55,6 +58,22 @@ fn a_handler_learns_at_once_of_a_cancel_or_replacement(medium: impl Medium) {
         clock.settle().await;
         assert_eq!(*waiting.cancelled.borrow(), [2, 3]);
     });
+}
+
+/// The handler may run on, on another arbiter or as a task of another runtime.
+fn a_handler_learns_of_the_end_of_the_system(medium: impl Medium) {
+    let handled = Rc::<RefCell<Option<Durable<Note>>>>::default();
+    life(0, async |clock| {
+        let keeps = Rc::clone(&handled);
+        let timers = timers_to(&medium, &clock, RouteOptions::new(), async move |note| {
+            keeps.replace(Some(note));
+            std::future::pending().await
+        });
+        notes(&timers, ROUTE, [(1, 10)]).await;
+        run_to(&clock, 10).await;
+        assert!(!handled.borrow().as_ref().unwrap().is_cancelled());
+    });
+    assert!(handled.take().unwrap().is_cancelled());
 }
 
 fn a_handler_learns_of_its_time_out(medium: impl Medium) {
