@@ -12,7 +12,7 @@ pub(super) struct Pauses {
     held: Vec<Pause>,
     /// The first end of one of these.
     first_end: Option<DueTime>,
-    /// Failures since the last success, by route.
+    /// Failures since the last success, by route. They are counted anew after each pause.
     failures: Vec<u32>,
 }
 
@@ -25,6 +25,9 @@ impl Pauses {
         self.first_end = over.into_iter().chain(ends).min();
         let is_new = self.held != held;
         self.held = held;
+        if is_new {
+            self.failures.clear();
+        }
         is_new
     }
 
@@ -55,17 +58,19 @@ impl Pauses {
 
     /// Counts the failures of a route in a row. Returns whether it is to be paused; if that fails, as many more try it again.
     pub(super) fn judge(&mut self, number: u16, route: &Registered, end: Counted, now: DueTime) -> bool {
+        let limit = route.options.pause_after;
+        if limit == 0 || self.held.iter().any(|pause| pause.is_of(&route.name) && pause.holds(now)) {
+            return false;
+        }
         let number = usize::from(number);
         self.failures.resize(self.failures.len().max(number + 1), 0);
         let failures = &mut self.failures[number];
         *failures = match end {
             Counted::Complete => 0,
-            Counted::Retry | Counted::DeadLetter => failures.saturating_add(1),
+            Counted::Retry | Counted::DeadLetter => *failures + 1,
             _ => return false,
         };
-        let limit = route.options.pause_after;
-        let is_paused = self.held.iter().any(|pause| pause.is_of(&route.name) && pause.holds(now));
-        let pauses = limit > 0 && *failures >= limit && !is_paused;
+        let pauses = *failures >= limit;
         if pauses {
             *failures = 0;
         }

@@ -14,6 +14,7 @@ on_every_store! {
     a_paused_node_delivers_nothing
     a_paused_timer_waits_alone
     failures_in_a_row_pause_their_route
+    failures_during_a_pause_do_not_count
     failures_leave_an_earlier_pause
     a_pause_that_cannot_be_is_an_error
 }
@@ -158,6 +159,25 @@ fn failures_in_a_row_pause_their_route(medium: impl Medium) {
         run_to(&clock, 11_000).await;
         assert_eq!(timers.counts().await.unwrap().pending, 0, "the count begins anew");
         assert_eq!(timers.pauses().await.unwrap(), []);
+        timers.stop().await.unwrap();
+    });
+}
+
+/// Of five handlers that run together all fail, the last while their route is paused.
+fn failures_during_a_pause_do_not_count(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let options = RouteOptions::new().retry(quick()).pause_after_failures(2);
+        let builder = DurableTimers::builder(medium.open()).clock(clock.clone());
+        let timers = builder.route_with::<Note>(ROUTE, diary.writer(&clock), options).start().unwrap();
+        (1..=4).for_each(|note| diary.script(note, [Act::FailForGood]));
+        diary.script(5, [Act::Hang, Act::Fail]);
+        notes(&timers, ROUTE, [(1, 10), (2, 10), (3, 10), (5, 10), (4, 3000)]).await;
+        run_to(&clock, 2000).await;
+        assert_eq!((diary.len(), timers.pauses().await.unwrap().len()), (4, 1));
+        assert!(timers.resume(&route()).await.unwrap());
+        run_to(&clock, 2010).await;
+        assert_eq!((diary.len(), timers.pauses().await.unwrap()), (5, vec![]), "one failure since then");
         timers.stop().await.unwrap();
     });
 }
