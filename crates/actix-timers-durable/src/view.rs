@@ -97,12 +97,12 @@ impl DurableInfo {
         self.progress.due
     }
 
-    /// Decodes its message.
+    /// Decodes its message, of the name of `M` or one of its [aliases](DurableMessage::ALIASES).
     ///
     /// # Errors
     /// [`DecodeError`] if it is not an `M` or cannot be decoded.
     pub fn message<M: DurableMessage>(&self) -> Result<M, DecodeError> {
-        if *self.message_type != *M::NAME {
+        if *self.message_type != *M::NAME && !M::ALIASES.contains(&&*self.message_type) {
             return Err(DecodeError::OtherType { found: self.message_type.to_string(), wanted: M::NAME });
         }
         let payload = self.codec.decode(self.payload_codec.as_deref(), &self.payload)?;

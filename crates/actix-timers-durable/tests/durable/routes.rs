@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use actix_timers_durable::store::MemoryDisk;
 use actix_timers_durable::{
-    Durable, DurableBuildError, DurableMessage, DurableTimers, MemoryStore, Route, RouteOptions,
+    Durable, DurableBuildError, DurableFilter, DurableMessage, DurableTimers, MemoryStore, Route, RouteOptions,
 };
 use serde::{Deserialize, Serialize};
 use support::durable::{Diary, Files, Medium, Note, ROUTE, handled_by, life, ms, notes, on_every_store, run_to};
@@ -39,6 +39,8 @@ fn former_names_are_delivered_and_new_timers_have_new_names(medium: impl Medium)
             builder.route_with(MEMOS, secretary, options).start().unwrap()
         };
         let timers = build(RouteOptions::new());
+        let former = &timers.list(DurableFilter::new()).await.unwrap().timers[0];
+        assert_eq!((&*former.message_type, former.message::<Memo>()), ("note", Ok(Memo(1))));
         clock.settle().await;
         assert!(handled.borrow().is_empty(), "the former route is not known");
         timers.stop().await.unwrap();
