@@ -65,6 +65,11 @@ struct RetryColumn {
     timeout_ms: Option<u64>,
 }
 
+/// Returns the milliseconds of a duration, rounded up: at most those of the last due time, which are as good as no end.
+fn millis(duration: Duration) -> u64 {
+    ceil_millis(duration).min(DueTime::MAX.as_millis())
+}
+
 /// Returns the column of the headers; `None` if there are none.
 pub fn headers_to_json(headers: &Headers) -> Option<String> {
     (!headers.is_empty()).then(|| text(headers.kept()))
@@ -78,15 +83,16 @@ pub fn headers_from_json(json: Option<&str>) -> Option<Headers> {
 
 /// Returns the column of a repetition.
 pub fn repeat_to_json(repeat: &StoredRepeat) -> String {
-    let (times, until_ms) = (repeat.times, repeat.until.map(DueTime::as_millis));
-    let none = RepeatColumn { times, until_ms, jitter_ms: repeat.jitter.map(ceil_millis), ..RepeatColumn::default() };
+    let times = repeat.times.map(|times| times.min(i64::MAX.cast_unsigned()));
+    let until_ms = repeat.until.map(DueTime::as_millis);
+    let none = RepeatColumn { times, until_ms, jitter_ms: repeat.jitter.map(millis), ..RepeatColumn::default() };
     text(&match &repeat.mode {
         RepeatMode::FixedRate { period, missed } => {
             let missed = Some(name_of(*missed).into());
-            RepeatColumn { every_ms: Some(ceil_millis(*period)), missed, ..none }
+            RepeatColumn { every_ms: Some(millis(*period)), missed, ..none }
         }
         RepeatMode::FixedDelay { delay, spread } => {
-            RepeatColumn { delay_ms: Some(ceil_millis(*delay)), spread: *spread, ..none }
+            RepeatColumn { delay_ms: Some(millis(*delay)), spread: *spread, ..none }
         }
         RepeatMode::Cron { expression, zone } => {
             RepeatColumn { cron: Some(expression.clone()), zone: Some(zone.clone()), ..none }
@@ -121,10 +127,10 @@ pub fn repeat_from_json(json: &str) -> Option<StoredRepeat> {
 /// Returns the column of a retry policy, without its number of attempts.
 pub fn retry_to_json(retry: &RetryPolicy) -> String {
     text(&RetryColumn {
-        initial_ms: Some(ceil_millis(retry.initial_delay)),
-        max_ms: Some(ceil_millis(retry.max_delay)),
+        initial_ms: Some(millis(retry.initial_delay)),
+        max_ms: Some(millis(retry.max_delay)),
         jitter_percent: Some(retry.jitter_percent),
-        timeout_ms: Some(ceil_millis(retry.timeout)),
+        timeout_ms: Some(millis(retry.timeout)),
     })
 }
 
@@ -198,6 +204,18 @@ mod tests {
         assert_eq!(json, r#"{"initial_ms":1,"max_ms":300000,"jitter_percent":20,"timeout_ms":30000}"#);
         assert_eq!(retry_from_json(&json, Some(3)), Some(retry.initial_delay(Duration::from_millis(1))));
         assert_eq!(retry_from_json("{}", None), Some(RetryPolicy::default()));
+    }
+
+    /// PostgreSQL refuses larger numbers.
+    #[test]
+    fn durations_beyond_the_last_due_time_are_those_until_then() {
+        let retry = RetryPolicy::default().max_delay(Duration::MAX).timeout(Duration::MAX);
+        let last = DueTime::MAX.as_millis();
+        let json = retry_to_json(&retry);
+        assert!(json.contains(&format!(r#""max_ms":{last}"#)) && json.contains(&format!(r#""timeout_ms":{last}"#)));
+        let mode = RepeatMode::FixedDelay { delay: Duration::MAX, spread: false };
+        let json = repeat_to_json(&StoredRepeat { mode, times: Some(u64::MAX), until: None, jitter: None });
+        assert_eq!(json, format!(r#"{{"delay_ms":{last},"times":{}}}"#, i64::MAX));
     }
 
     #[test]
