@@ -9,9 +9,9 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::ends::{nominal_after, reason_of_death};
-use super::envelope::{Durable, HandlerError, Then, Written};
+use super::envelope::{Durable, HandlerError, Written};
 use super::metrics::Counted;
-use super::store::{Effect, Next, Op, Outcome, StoreError};
+use super::store::{Effect, Op, Outcome, StoreError};
 
 /// An end with an effect, in progress from the first poll on. A handler can return it as its `ResponseFuture`.
 pub type Ending<T> = Pin<Box<dyn Future<Output = Result<T, HandlerError>> + Send>>;
@@ -138,19 +138,13 @@ impl<M> Durable<M> {
             is_kept
         });
         Box::pin(async move {
-            // As of an answer during a stop: otherwise its row is another's by now.
-            let is_given_up = under_way.is_cancelled() && matches!(&answer, Err(error) if error.then() == Then::Retry);
-            let (delivery, mut next) = under_way.end_in_transaction(answer, clock.wall());
-            if is_given_up {
-                next = Next::GiveBack;
-            }
+            let (delivery, next) = under_way.end_in_transaction(answer, clock.wall());
             let (nominal, end, dead) = (nominal_after(&next), Counted::end(delivery, &next), reason_of_death(&next));
             let ended = committer.change(Op::EndWith(delivery, next, effect)).await;
             match &ended {
                 Ok(Outcome::Ended { due }) => _ = under_way.written.set(Written { due: *due, nominal, end, dead }),
                 Err(error) if matches!(**error, StoreError::Unknown(_) | StoreError::Failed(_)) => {}
-                // It is not written: if the row is gone, that was another end.
-                _ => under_way.said().in_transaction = Some(Counted::EndLost),
+                _ => under_way.was_refused(),
             }
             match (ended, told.try_recv()) {
                 (_, Ok(Err(error))) => Err(error),

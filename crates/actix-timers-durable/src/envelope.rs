@@ -147,9 +147,17 @@ impl UnderWay {
 
     /// See [`Durable::end_in_transaction`].
     pub(super) fn end_in_transaction(&self, answer: Result<(), HandlerError>, now: SystemTime) -> (Delivery, Next) {
-        let (delivery, next) = (self.record.delivery(), ends::after_delivery(self, &self.retry, Ok(answer), now));
+        // As of an answer during a stop: otherwise its row is another's by now.
+        let is_given_up = self.is_cancelled() && matches!(&answer, Err(error) if error.then() == Then::Retry);
+        let next = if is_given_up { Next::GiveBack } else { ends::after_delivery(self, &self.retry, Ok(answer), now) };
+        let delivery = self.record.delivery();
         self.said().in_transaction = Some(Counted::end(delivery, &next));
         (delivery, next)
+    }
+
+    /// See [`Durable::end_was_refused`].
+    pub(super) fn was_refused(&self) {
+        self.said().in_transaction = Some(Counted::EndLost);
     }
 
     pub(super) fn said(&self) -> MutexGuard<'_, Said> {
@@ -392,6 +400,11 @@ impl<M> Durable<M> {
     /// the handler is a failure, unless the transaction was committed: then its row is gone, or is another delivery's.
     pub fn end_in_transaction(&self, answer: Result<(), HandlerError>, now: SystemTime) -> (Delivery, Next) {
         self.under_way.end_in_transaction(answer, now)
+    }
+
+    /// Notes that the end is not written, and cannot be: if the row is gone, that was another end.
+    pub fn end_was_refused(&self) {
+        self.under_way.was_refused();
     }
 }
 

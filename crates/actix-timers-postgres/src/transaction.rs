@@ -8,8 +8,8 @@ use actix_timers_durable::store::{
     NewTimer, Next, OnKey, boot_clock, headers_to_json, note_to_json, repeat_to_json, retry_to_json,
 };
 use actix_timers_durable::{
-    Durable, DurableError, DurableId, DurableMessage, HandlerError, PayloadCodec, Schedule, ScheduleError, Scheduled,
-    StoreError,
+    DueTime, Durable, DurableError, DurableId, DurableMessage, HandlerError, PayloadCodec, Schedule, ScheduleError,
+    Scheduled, StoreError,
 };
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error, GenericClient, Row};
@@ -267,17 +267,23 @@ impl PostgresStore {
             (&end.returned, Type::INT4),
             (&end.note, Type::TEXT),
         ];
-        query(client, &end.sql, &params).await.map(drop)
+        let ended = query(client, &end.sql, &params).await;
+        if matches!(&ended, Err(DurableError::Store(error)) if matches!(**error, StoreError::Aborted(_))) {
+            message.end_was_refused();
+        }
+        ended.map(drop)
     }
 
     /// Returns the statement of [`complete_in`](Self::complete_in) or, with an error, [`fail_in`](Self::fail_in) with its values,
     /// for a transaction of another client of PostgreSQL. Run it, or the delivery counts as failed.
     pub fn end_statement<M>(&self, message: &Durable<M>, answer: Result<(), HandlerError>) -> EndStatement {
-        let (delivery, next) = message.end_in_transaction(answer, self.clock.wall(boot_clock::now()));
+        let now = self.clock.wall(boot_clock::now());
+        let (delivery, next) = message.end_in_transaction(answer, now);
         let (next, note) = next.split();
         let (again, snoozed, reason) = match next {
             Next::Again(again) => (Some(*again), None, None),
             Next::Snooze(due) => (None, Some(*due), None),
+            Next::GiveBack => (None, Some(DueTime::reached_at(now)), None),
             Next::Dead { reason, then } => (*then, None, Some(reason.to_string())),
             _ => (None, None, None),
         };

@@ -54,6 +54,10 @@ enum Way {
     Continue,
     /// Waits until the delivery has ended otherwise, and completes it then.
     Late,
+    /// Fails in a transaction that is committed when it is cancelled.
+    GivesUp,
+    /// Completes twice in a transaction, and waits for a cancel.
+    Refused,
     /// The first attempt ends by a closure for the embedded store; later ones commit.
     Embedded,
 }
@@ -129,11 +133,22 @@ impl Ledger {
             Way::Snooze if charge.attempt <= 5 => {
                 self.store.fail_in(&transaction, charge, HandlerError::snooze_for(Duration::from_millis(20))).await?;
             }
+            Way::GivesUp => {
+                charge.cancelled().await;
+                self.store.fail_in(&transaction, charge, HandlerError::new("given up")).await?;
+            }
             Way::DieIn => self.store.fail_in(&transaction, charge, HandlerError::permanent("never")).await?,
             _ => self.store.complete_in(&transaction, charge).await?,
         }
         if charge.way == Way::Twice {
             self.store.complete_in(&transaction, charge).await?;
+        }
+        if charge.way == Way::Refused {
+            let refused = self.store.complete_in(&transaction, charge).await.unwrap_err();
+            self.errors.lock().unwrap().push(refused.to_string());
+            transaction.rollback().await?;
+            charge.cancelled().await;
+            return Err(HandlerError::new("cancelled"));
         }
         if matches!(charge.way, Way::RollBack | Way::Continue) && charge.attempt == 1 {
             return Ok(transaction.rollback().await?);
@@ -337,6 +352,33 @@ with_server! {
             until("it ends", async || !ledger.errors.lock().unwrap().is_empty()).await;
             assert_eq!(ledger.effects().await, []);
             assert!(ledger.errors.lock().unwrap()[0].contains("has ended otherwise"));
+        });
+    }
+
+    /// As an error that the handler returns.
+    fn a_failure_in_a_transaction_during_a_stop_uses_up_no_attempt() {
+        support::in_real_time(async {
+            let schema = new_schema();
+            let store = store(&schema).await;
+            let ledger = Ledger::new(store.clone(), &schema).await;
+            let timers = start_with(store.clone(), &ledger, RetryPolicy::never());
+            let _ = timers.schedule(charge(1, Way::GivesUp)).await.unwrap();
+            until("it begins", async || ledger.attempts.lock().unwrap().contains_key(&1)).await;
+            timers.stop().await.unwrap();
+            assert_eq!(ledger.effects().await, [(1, 1)]);
+            let row = format!("SELECT attempt, used, node IS NULL FROM \"{schema}\".timers");
+            let row = client().await.query_one(&row, &[]).await.unwrap();
+            assert_eq!((row.get(0), row.get(1), row.get(2)), (1, 0, true));
+        });
+    }
+
+    /// A refused end is known not to be committed: the handler hears of a later cancel.
+    fn a_handler_whose_end_was_refused_learns_of_a_cancel() {
+        with_ledger(async |timers, ledger| {
+            let id = timers.schedule(charge(1, Way::Refused)).await.unwrap().id();
+            until("its end is refused", async || !ledger.errors.lock().unwrap().is_empty()).await;
+            assert_eq!(timers.cancel(id).await.unwrap(), CancelOutcome::InProgress);
+            until("it is told", async || ledger.errors.lock().unwrap().len() == 2).await;
         });
     }
 
