@@ -113,7 +113,8 @@ impl Meters {
         self.reconnections[role as usize].increment(1);
     }
 
-    fn show(&self) {
+    /// Shows the rest of the lease, which time changes.
+    pub(crate) fn show(&self) {
         let (lease, end) = *self.term.lock().unwrap_or_else(PoisonError::into_inner);
         self.lease.set(lease.as_secs_f64());
         self.remaining.set(end.saturating_sub(boot_clock::now()).as_secs_f64());

@@ -232,7 +232,7 @@ impl Writer {
         }
         while !changes.is_empty() {
             // At a close there may be more.
-            let rest = changes.split_off(changes.len().min(2 * self.group));
+            let rest = changes.split_off(changes.len().min(self.group.saturating_mul(2)));
             self.commit(clock, changes, is_closing, replies);
             changes = rest;
         }

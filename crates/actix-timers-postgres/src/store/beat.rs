@@ -268,6 +268,8 @@ async fn enter(session: &mut Session) -> Result<(), Failure> {
 
 /// See [`Store::beat`](actix_timers_durable::store::Store::beat).
 pub(super) async fn beat(session: &mut Session, running: &[Delivery]) -> Result<Beat, StoreError> {
+    // Also if there is no scrape, and this beat fails.
+    session.shared.metered(Meters::show);
     // Beforehand, so that the time of the reply does not include that of a new connection.
     session.connect().await?;
     let (sent, of) = (boot_clock::now(), &session.member);
@@ -353,8 +355,9 @@ async fn unpark_refused(session: &mut Session, until: Instant) {
 /// Begins another lease under another id: the earlier claims of the node are another's.
 async fn rejoin(session: &mut Session, running: &[Delivery]) -> Result<Beat, StoreError> {
     session.shared.leased(Duration::ZERO, Duration::ZERO);
-    session.shared.metered(|meters| meters.leases_lost.increment(1));
     enter(session).await?;
+    // "Each is followed by another one": a try that fails is repeated.
+    session.shared.metered(|meters| meters.leases_lost.increment(1));
     let mut beat = Box::pin(beat(session, &[])).await?;
     beat.lost = running.iter().map(|delivery| delivery.id).collect();
     beat.looks_begin_anew = true;

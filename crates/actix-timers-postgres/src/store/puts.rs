@@ -82,12 +82,12 @@ static RESTORE_LETTERS: LazyLock<String> =
 pub(crate) fn check(record: &Record) -> Result<(), StoreError> {
     record.check_lengths()?;
     let names = [Some(&record.route), Some(&record.message_type), record.payload_codec.as_ref()];
-    for name in names.into_iter().flatten() {
-        if name.len() > MAX_NAME_LEN {
-            return Err(StoreError::TooLarge { size: name.len(), limit: MAX_NAME_LEN });
-        }
-    }
     let refused = |reason: &str| Err(StoreError::Rejected(std::io::Error::other(reason.to_owned())));
+    if names.into_iter().flatten().any(|name| name.len() > MAX_NAME_LEN) {
+        return refused(
+            "PostgreSQL stores names of routes, message types and codecs of up to 255 bytes: choose shorter ones",
+        );
+    }
     let mut texts = names.into_iter().flatten().chain(&record.key).map(|text| &**text);
     if texts.any(|text| text.contains('\0')) || record.headers.iter().any(|(_, value)| value.contains('\0')) {
         return refused("PostgreSQL stores no text with a NUL character: remove it from names, key and headers");
