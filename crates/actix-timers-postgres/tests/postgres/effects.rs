@@ -377,8 +377,10 @@ with_server! {
         with_ledger(async |timers, ledger| {
             let id = timers.schedule(charge(1, Way::Refused)).await.unwrap().id();
             until("its end is refused", async || !ledger.errors.lock().unwrap().is_empty()).await;
+            let cancelled = Instant::now();
             assert_eq!(timers.cancel(id).await.unwrap(), CancelOutcome::InProgress);
             until("it is told", async || ledger.errors.lock().unwrap().len() == 2).await;
+            assert!(cancelled.elapsed() < Duration::from_secs(10), "not by its time-out");
         });
     }
 
