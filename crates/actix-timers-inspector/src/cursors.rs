@@ -43,9 +43,6 @@ impl CursorKey {
         let (id, tag) = rest.split_once('-')?;
         let (due, tag) = (u64::from_str_radix(due, 16).ok()?, u64::from_str_radix(tag, 16).ok()?);
         let id = self.masked(u128::from_str_radix(id, 16).ok()?, due, tag);
-        if self.tag(due, id) != tag {
-            return None;
-        }
         let position = Position { due: DueTime::from_millis(due).ok()?, id: format!("{id:032x}").parse().ok()? };
         (self.text_of(position) == text).then_some(position)
     }

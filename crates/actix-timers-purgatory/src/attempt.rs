@@ -3,7 +3,7 @@
 //! | phase | a check | a time-out | a cancel or close |
 //! |---|---|---|---|
 //! | idle | takes the condition out and tries it | ends it | ends it |
-//! | tried | has the running try repeated | ends it after the try, unless that has a value | ends it; the try's value is dropped |
+//! | tried | has the running try repeated, unless the time-out has come | ends it after the try, unless that has a value | ends it; the try's value is dropped |
 //! | ended | nothing | nothing | nothing |
 //!
 //! The condition is out of the lock while it is tried: so no two threads try it, and no lock is held meanwhile. All
@@ -93,7 +93,8 @@ impl<V, C: FnMut() -> Option<V>, H> Attempt<V, C, H> {
     /// request.
     ///
     /// If it is being tried, the running try is repeated instead. A check by the condition itself repeats a try once,
-    /// and not if the try is such a repetition: a condition that always checks its own key comes to an end.
+    /// and not if the try is such a repetition: a condition that always checks its own key comes to an end. After the
+    /// time-out no check repeats it: at most one more try follows.
     pub(crate) fn try_now(&self) -> Option<Remains<C, H>> {
         let thread = this_thread();
         let mut state = self.lock();
@@ -102,7 +103,7 @@ impl<V, C: FnMut() -> Option<V>, H> Attempt<V, C, H> {
             Phase::Idle(condition) => condition,
             Phase::Tried(mut running) => {
                 let is_echo = running.thread == thread;
-                if !(is_echo && running.is_echo) {
+                if !(running.is_expired || is_echo && running.is_echo) {
                     running.again = true;
                     running.is_echo = is_echo;
                 }

@@ -1,8 +1,9 @@
 //! Metrics of purgatories.
 //!
-//! They are registered with the recorder that is installed when the purgatory starts, and updated at each event.
+//! They are registered with the recorder that is installed when the purgatory starts, and updated at each event. The
+//! recorder is foreign code: its panics are contained.
 
-use actix_timers::integration::describe;
+use actix_timers::integration::{contain, describe};
 use actix_timers::metrics::{Kind, Metric};
 use metrics::{Counter, Gauge, Unit, counter, gauge};
 
@@ -32,8 +33,8 @@ pub const CATALOGUE: &[Metric] = &[WATCHED, DELAYED, ENDED];
 
 /// The handles of one purgatory.
 pub(crate) struct Meters {
-    pub(crate) watched: Gauge,
-    pub(crate) delayed: Gauge,
+    watched: Gauge,
+    delayed: Gauge,
     ended: [Counter; OUTCOMES.len()],
 }
 
@@ -55,6 +56,16 @@ impl Meters {
 
     /// Counts the end of a request, or its refusal.
     pub(crate) fn count(&self, end: End) {
-        self.ended[end as usize].increment(1);
+        _ = contain(|| self.ended[end as usize].increment(1));
+    }
+
+    /// Adds a number, which may be negative, to the watchers.
+    pub(crate) fn add_watched(&self, watchers: f64) {
+        _ = contain(|| self.watched.increment(watchers));
+    }
+
+    /// Adds a number, which may be negative, to the requests that wait.
+    pub(crate) fn add_delayed(&self, requests: f64) {
+        _ = contain(|| self.delayed.increment(requests));
     }
 }

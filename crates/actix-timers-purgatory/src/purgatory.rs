@@ -193,21 +193,21 @@ impl<K: Key> Shared<K> {
         let reserve = |delayed: usize| (delayed < self.capacity).then(|| delayed + 1);
         let is_reserved = self.delayed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).is_ok();
         if is_reserved {
-            self.meters.delayed.increment(1.0);
+            self.meters.add_delayed(1.0);
         }
         is_reserved
     }
 
     pub(crate) fn release_place(&self) {
         self.delayed.fetch_sub(1, Ordering::Relaxed);
-        self.meters.delayed.decrement(1.0);
+        self.meters.add_delayed(-1.0);
     }
 
     fn join(&self, keys: Keys<K>, request: Arc<dyn Watched>) -> Arc<Group<K>> {
         let watchers = keys.as_slice().len();
         let group = self.watchers.join(keys, request);
         self.watched.fetch_add(watchers, Ordering::Relaxed);
-        self.meters.watched.increment(watchers as f64);
+        self.meters.add_watched(watchers as f64);
         group
     }
 
@@ -216,7 +216,7 @@ impl<K: Key> Shared<K> {
         let Registration { group, timer } = registration;
         self.watchers.leave(group, number);
         self.watched.fetch_sub(group.keys(), Ordering::Relaxed);
-        self.meters.watched.decrement(group.keys() as f64);
+        self.meters.add_watched(-(group.keys() as f64));
         if end != End::Expired {
             self.timers.cancel(*timer);
         }
