@@ -157,13 +157,16 @@ fn next_repetition(record: &Record, Course { begun, follow }: Course, now: Now) 
         DueTime::from_millis(next.as_millis().try_into().ok()?).ok()
     };
     let mut jitter = repeat.and_then(|repeat| repeat.jitter).unwrap_or_default();
+    let random = mixed(record.id.random() ^ repetition.saturating_add(1) << 32);
+    // A time is missed when its jitter has passed, too.
+    let reached = now.reached.saturating_sub(jittered(DueTime::MIN, jitter, random).saturating_since(DueTime::MIN));
     let nominal = match (follow, repeat.map(|repeat| &repeat.mode)) {
         (Follow::At(at), _) => {
             jitter = Duration::ZERO;
             at
         }
         (Follow::Never, _) | (Follow::BySchedule, None) => return None,
-        (_, Some(RepeatMode::FixedRate { period, missed })) => on_grid(*period, *missed, millis(now.reached))?,
+        (_, Some(RepeatMode::FixedRate { period, missed })) => on_grid(*period, *missed, millis(reached))?,
         (_, Some(RepeatMode::FixedDelay { delay, spread })) => {
             let delay = Duration::from_millis(whole_period(*delay));
             let after_delay = millis(now.passed) + delay;
@@ -178,14 +181,14 @@ fn next_repetition(record: &Record, Course { begun, follow }: Course, now: Now) 
         }
         // Passed times are skipped, and after a step back of the clock none is repeated.
         (_, Some(RepeatMode::Cron { expression, zone })) => {
-            calendar::next_after(expression, zone, now.reached.max(nominal))?
+            calendar::next_after(expression, zone, reached.max(nominal))?
         }
     };
     if repeat.and_then(|repeat| repeat.until).is_some_and(|until| nominal > until) {
         return None;
     }
     let repetition = repetition.saturating_add(1);
-    let due = jittered(nominal, jitter, mixed(record.id.random() ^ repetition << 32));
+    let due = jittered(nominal, jitter, random);
     Some(Again { due, nominal, repetition, returned: 0 })
 }
 
@@ -291,6 +294,18 @@ mod tests {
             assert_eq!(due_after(&every(second, missed, None, None), 400), Some(2000), "the clock went back");
         }
         assert_eq!(due_after(&every(second, Missed::Delay, None, None), 60_300), Some(61_300));
+    }
+
+    #[test]
+    fn a_time_is_missed_only_if_its_jitter_has_passed_too() {
+        let mut record = every(Duration::from_secs(1), Missed::Skip, None, None);
+        record.repeat.as_mut().unwrap().jitter = Some(Duration::from_millis(999));
+        for now in 1200..6000 {
+            let Next::Again(next) = after(&record, Ok(Ok(())), now) else { panic!("it goes on") };
+            assert!(next.due > at(now), "{now}");
+            let is_earliest = next.nominal == at(2000) || next.due.as_millis() - 1000 <= now;
+            assert!(is_earliest, "{now}: {next:?}");
+        }
     }
 
     #[test]
