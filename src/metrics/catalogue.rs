@@ -74,7 +74,7 @@ catalogue! {
     LEVEL_FULLEST = gauge("actix_timers_level_bucket_entries_max", Unit::Count, &["level"], "Timers in the fullest bucket of this level");
     DELAY_QUEUE = gauge("actix_timers_delay_queue_length", Unit::Count, &[], "Buckets that wait for their expiration");
     NEXT_EXPIRATION = gauge("actix_timers_next_expiration_seconds", Unit::Seconds, &[], "Time until the next bucket expires; 0 if it is overdue, or if there is none");
-    OLDEST_OVERDUE = gauge("actix_timers_oldest_overdue_seconds", Unit::Seconds, &[], "Time since the first overdue bucket should have expired; 0 if none is overdue");
+    OLDEST_OVERDUE = gauge("actix_timers_oldest_overdue_seconds", Unit::Seconds, &[], "Time since the first overdue bucket should have expired, or since the watchdog runs in place of the driver; 0 if neither is so");
     OLDEST_WAITING = gauge("actix_timers_oldest_waiting_seconds", Unit::Seconds, &[], "Time that the oldest due message has waited for its recipient; 0 if none waits");
     SCHEDULED = counter("actix_timers_scheduled_total", &[], "Timers accepted");
     RESCHEDULED = counter("actix_timers_rescheduled_total", &[], "Timers moved to another deadline");

@@ -54,10 +54,14 @@ impl Service {
 
     /// Notes the lateness of the next timer at the start of a turn.
     #[inline(always)]
-    pub(crate) fn note_lateness(&self, state: &State, now: Duration, cause: WakeupCause) {
+    pub(crate) fn note_lateness(&self, state: &mut State, now: Duration, cause: WakeupCause) {
         let State { engine, driver, .. } = state;
         let due = || engine.wheel().next_expiration().map(|tick| self.tick.time_of(tick));
-        self.warnings.note_lateness(now, due, driver.last_turn, !cause.is_driver());
+        // Buckets handled by the watchdog are no longer overdue, but their driver is still absent.
+        let since =
+            if cause.is_driver() { None } else { driver.missing_since.or_else(|| Some(due()?.max(driver.last_turn))) };
+        driver.missing_since = since;
+        self.warnings.note_lateness(now, || since.or_else(due), !cause.is_driver());
     }
 
     /// Records a warning about a recipient that does not take its messages.

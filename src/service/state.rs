@@ -204,7 +204,7 @@ impl Service {
             horizon: self.tick.time_of(state.engine.wheel().horizon()),
             queued_buckets: state.engine.wheel().queued_buckets(),
             until_next: next.map_or(Duration::ZERO, |next| next.saturating_sub(now)),
-            overdue: next.map_or(Duration::ZERO, |next| now.saturating_sub(next)),
+            overdue: state.driver.missing_since.or(next).map_or(Duration::ZERO, |since| now.saturating_sub(since)),
             waited: self.waited(state, now),
         }
     }

@@ -89,8 +89,6 @@ struct Noted {
     is_nearly_full: bool,
     /// The number of timers rejected for lack of capacity, as last reported.
     rejected: u64,
-    /// The start of the driver's absence, during which the watchdog runs instead.
-    missing_since: Option<Duration>,
     /// The number of caught panics of user code that are not reported, and the text of the first.
     panics: Option<(u64, String)>,
     pending: Vec<Warning>,
@@ -136,26 +134,13 @@ impl Warnings {
         }
     }
 
-    /// Notes a turn and the time since when its bucket is overdue, if any. `is_blocked` if the watchdog takes the turn
-    /// instead of the driver, whose last turn was at `last_turn`.
-    pub(crate) fn note_lateness(
-        &self,
-        now: Duration,
-        due: impl FnOnce() -> Option<Duration>,
-        last_turn: Duration,
-        is_blocked: bool,
-    ) {
+    /// Notes a turn and the time since when its bucket is overdue or its driver absent, if so. `is_blocked` if the watchdog
+    /// takes the turn.
+    pub(crate) fn note_lateness(&self, now: Duration, since: impl FnOnce() -> Option<Duration>, is_blocked: bool) {
         if !IS_ON {
             return;
         }
-        let (due, mut noted) = (due(), self.noted());
-        let since = if is_blocked {
-            // Buckets handled by the watchdog are no longer overdue, but their driver is still absent.
-            due.map(|due| *noted.missing_since.get_or_insert(due.max(last_turn)))
-        } else {
-            noted.missing_since = None;
-            due
-        };
+        let (since, mut noted) = (since(), self.noted());
         let late = since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
         if late >= LATE
             && let Some(suppressed) = noted.late.pass(now)

@@ -16,6 +16,8 @@ pub(crate) struct DriverState {
     pub(crate) armed: Option<Tick>,
     /// The time of the driver's last turn.
     pub(crate) last_turn: Duration,
+    /// The start of its absence, during which the watchdog runs instead.
+    pub(crate) missing_since: Option<Duration>,
     /// The lead of the wall clock over the monotonic clock at the last comparison, in nanoseconds.
     pub(crate) wall_offset: Option<i128>,
     /// Owners with messages in their inbox, and since when they have taken none, for the watchdog.

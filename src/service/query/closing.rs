@@ -94,6 +94,7 @@ impl Service {
         let mut guard = self.state();
         let state = &mut *guard;
         state.engine.close();
+        state.driver.missing_since = None;
         let (mut emptied, mut ended) = (Vec::new(), std::mem::take(&mut state.lanes.freed));
         for (deadline, key) in state.engine.unfinished() {
             // The owner ends with the arbiter, although it has not ended yet.

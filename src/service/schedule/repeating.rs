@@ -33,6 +33,8 @@ impl Service {
         let mut state = self.state();
         let resumed = state.engine.resume(key, now);
         let resumed = state.expect_repetition(resumed, &mut wakeup);
+        // A turn may have published since the handler began.
+        wakeup.poke |= state.reports.published.ask_to_publish();
         drop(state);
         self.notify(wakeup);
         self.handled(key, resumed);

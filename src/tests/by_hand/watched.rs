@@ -83,6 +83,25 @@ fn messages_of_the_watchdog_have_waited_since_their_deadline() {
     }
 }
 
+/// The watchdog handles all in time, so that no bucket is late.
+#[test]
+fn the_absence_of_the_driver_is_overdue() {
+    let (mut world, watchdog) = watched();
+    let overdue = |world: &World| {
+        let state = &mut world.service.state();
+        world.service.report(state, world.clock.now()).overdue
+    };
+    (1..=300).for_each(|name| _ = world.ear.own(10 * u64::from(name), number(name)));
+    world.poll_driver();
+    for _ in 0..300 {
+        world.clock.jump(ms(10));
+        watchdog.check();
+    }
+    assert!((ms(2980)..=ms(3000)).contains(&overdue(&world)), "{:?}", overdue(&world));
+    world.poll_driver();
+    assert_eq!(overdue(&world), ms(0));
+}
+
 /// Quiet actors with heartbeats do not wake the watchdog for each of them. The next message of a starved one does not wait
 /// for the grace period again.
 #[test]
@@ -258,4 +277,26 @@ fn a_service_that_has_stopped_lets_go_of_its_runtime_and_is_forgotten() {
     assert_eq!(is_gone.strong_count(), 0);
     watchdog.check();
     assert_eq!(watchdog.looks_after(), 0);
+}
+
+/// A turn of the watchdog publishes while the last handler runs.
+#[test]
+fn the_end_of_a_series_after_its_handler_is_published() {
+    let mut world = World::new();
+    let end = world.clock.wall() + ms(1000);
+    let (service, clock) = (Arc::clone(&world.service), world.clock.clone());
+    world.ear.run(move |ctx| {
+        let pause = Repeat::every(ms(10)).until(end).with_fixed_delay();
+        let code: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
+            clock.jump(ms(1000));
+            let _ = service.turn(WakeupCause::Watchdog);
+        });
+        ctx.run_every(pause, move |_, _| code());
+    });
+    world.driver_at(10);
+    world.driver_called.take();
+    world.ear.poll();
+    assert_eq!(world.service.state().engine.counters().cancelled, 1);
+    let is_due = world.service.state().reports.published.is_due(Duration::MAX);
+    assert_eq!((is_due, world.driver_called.take() > 0), (Ok(()), true));
 }
