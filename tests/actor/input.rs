@@ -48,6 +48,19 @@ fn settings() -> impl Iterator<Item = (Duration, usize)> {
     ticks.into_iter().flat_map(|tick| [2, 256, 65_536].map(|wheel_size| (tick, wheel_size)))
 }
 
+/// A clock that stands still at the end of its range has not reached what lies beyond.
+#[test]
+fn a_deadline_beyond_the_clock_never_falls_due() {
+    paused(async {
+        let world = World::manual(TimerActor::builder());
+        let (addr, log) = world.probe();
+        let id = world.timers.schedule_after(&addr, Duration::from_secs(1 << 62), Note(1));
+        world.clock().hands.jump(Duration::from_secs(1 << 61));
+        world.settle().await;
+        assert_eq!((log.take(), world.timers.get(id).is_some()), (vec![], true));
+    });
+}
+
 #[test]
 fn no_delay_and_no_time_of_day_panics() {
     let (delays, times) = (delays(), times_of_day());

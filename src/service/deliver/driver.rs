@@ -23,7 +23,7 @@ use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::lane::lanes::Progress;
 use crate::service::state::{Service, Session, State};
-use crate::timing::{Advance, Tick};
+use crate::timing::{Advance, MAX_TICK, Tick};
 
 /// Smaller steps of the wall clock are left to the check of each timer at its expiration.
 const CLOCK_STEP: Duration = Duration::from_millis(20);
@@ -216,7 +216,7 @@ impl Service {
         let now = self.clock.now();
         let steady = self.clock.wall_is_steady();
         self.update_dead_letter_tracing();
-        let tick = self.tick.round_down(now);
+        let tick = self.tick_at(now);
         let mut session = Session::new(self);
         let readings = self.read_both_clocks(&mut session, now);
         let state = session.state();
@@ -305,6 +305,11 @@ impl Service {
         if more { TurnResult::More } else { TurnResult::Sleep(sleep) }
     }
 
+    /// Returns the last tick that begins not after `time`. The last one of all stands for all times beyond, and never comes.
+    pub(crate) fn tick_at(&self, time: Duration) -> Tick {
+        self.tick.round_down(time).min(MAX_TICK - 1)
+    }
+
     /// Notes a new message in the inbox of `owner`; returns the waker to call.
     fn signal_inbox(&self, state: &mut State, owner: OwnerId, now: Duration, cause: WakeupCause) -> Option<Waker> {
         let lane_state = state.engine.owner_mut(owner)?;
@@ -326,7 +331,7 @@ impl Service {
         state.driver.armed = next;
         let detached = state.lanes.detached.front().map(|(at, _)| *at);
         let wind_down = state.driver.wind_downs.iter().map(|wind_down| wind_down.until).min();
-        let next = next.map(|tick| self.tick.time_of(tick));
+        let next = next.filter(|tick| *tick < MAX_TICK).map(|tick| self.tick.time_of(tick));
         let follows = state.lanes.follows.front().map(|(at, ..)| *at);
         let first = [next, detached, follows, wind_down].into_iter().chain(looks).flatten().min();
         // The end of time stands for all times beyond: a clock that shows it has not reached the tick.

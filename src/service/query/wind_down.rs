@@ -8,7 +8,6 @@ use tokio::sync::oneshot;
 use crate::model::view::Returned;
 use crate::service::deliver::driver_state::WindDown;
 use crate::service::state::{Service, State};
-use crate::timing::MAX_TICK;
 
 impl Service {
     /// Rejects all further timers, delivers timers due within `time`, and returns the rest, by deadline.
@@ -45,9 +44,7 @@ impl Service {
         let in_wheel: usize = wheel.level_stats().map(|stats| stats.entries).sum();
         let under_way = counters.pending > in_wheel as u64;
         let is_over = |wind_down: &mut WindDown| {
-            // A timer that is due at the end of time is never due.
-            let until = self.tick.round_down(wind_down.until).min(MAX_TICK - 1);
-            now >= wind_down.until || !(under_way || wheel.has_due_by(until))
+            now >= wind_down.until || !(under_way || wheel.has_due_by(self.tick_at(wind_down.until)))
         };
         state.driver.wind_downs.extract_if(.., is_over).collect()
     }
