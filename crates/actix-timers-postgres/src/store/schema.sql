@@ -272,6 +272,9 @@ BEGIN
     v_held := ARRAY(
         SELECT t.id FROM @schema@.timers t
         WHERE t.id = ANY (p_ids) AND coalesce(t.node, 0) = p_gone
+            -- A suspect ends by the options of its route, if a node has them.
+            AND (NOT t.alone OR coalesce((SELECT bool_or(n.id = p_node) FROM @schema@.nodes n WHERE NOT n.dead
+                AND n.lease_until > clock_timestamp() AND t.route || chr(31) || t.message_type = ANY (n.serves)), true))
         ORDER BY t.id FOR NO KEY UPDATE OF t SKIP LOCKED
     );
     v_row.attempt := cardinality(v_held);

@@ -369,6 +369,28 @@ with_server! {
         drop(dead);
     }
 
+    /// Its budget and its past are known to nodes that serve the route. If none lives, any one ends it.
+    fn rule_5_a_node_that_serves_the_route_blames() {
+        for lives in [true, false] {
+            let (schema, session) = (new_schema(), Session::open());
+            let (mut dead, mut node) = (Node::join(&schema), Node::join(&schema));
+            let web = NodeInfo { name: "web".to_owned(), serves: Filter::default() };
+            let mut web = Node::join_as(connect(options(&schema)).unwrap(), &web);
+            let id = dead.put_suspect(1);
+            dead.apply(claim_as(&[id], Suspects::Marked));
+            let (late, others) = if lives { (&mut node, &mut web) } else { (&mut web, &mut node) };
+            if lives {
+                dead.declare_dead(&session, &schema);
+                assert_eq!(others.beat(&[]).blamed, []);
+            } else {
+                others.declare_dead(&session, &schema);
+                dead.declare_dead(&session, &schema);
+            }
+            let blamed = late.beat(&[]).blamed;
+            assert_eq!(blamed.iter().map(|record| record.id).collect::<Vec<_>>(), [id]);
+        }
+    }
+
     fn rule_5_a_node_does_not_blame_what_it_has_claimed_itself() {
         let (schema, session) = (new_schema(), Session::open());
         let mut node = Node::join(&schema);
