@@ -486,6 +486,32 @@ fn of_durable_messages_that_became_dead_letters() {
     });
 }
 
+/// As of a transaction on PostgreSQL: the row is gone when the node writes its own end.
+#[test]
+fn of_a_durable_dead_letter_in_a_transaction_of_its_handler() {
+    use support::durable::{Note, ROUTE, at, handled_by, life, run_to};
+
+    let _alone = super::alone();
+    let (witness, _guard) = witness_up_to(LevelFilter::WARN);
+    life(0, async |clock| {
+        let cell = std::rc::Rc::new(std::cell::OnceCell::<actix_timers_durable::DurableTimers>::new());
+        let (timers, now) = (cell.clone(), clock.clone());
+        let to = handled_by(async move |note: actix_timers_durable::Durable<Note>| {
+            let never = actix_timers_durable::HandlerError::permanent("never");
+            let _ = note.end_in_transaction(Err(never), now.wall());
+            timers.get().unwrap().cancel(note.id).await?;
+            Ok(())
+        });
+        let builder = actix_timers_durable::DurableTimers::builder(actix_timers_durable::MemoryStore::new());
+        let started = builder.clock(clock.clone()).route::<Note>(ROUTE, to).start().unwrap();
+        let timers = cell.get_or_init(|| started);
+        let _ = timers.schedule_at(ROUTE, at(10), Note(1)).await.unwrap();
+        run_to(&clock, 100).await;
+        witness.the(DURABLE_DEAD, &["attempt=1", "reason=\"never\""]);
+        timers.stop().await.unwrap();
+    });
+}
+
 #[test]
 fn of_panics_while_the_timer_actor_ends() {
     count_panics();

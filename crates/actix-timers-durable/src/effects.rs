@@ -8,9 +8,7 @@ use actix_timers::integration::{contain, drop_contained};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::ends::{nominal_after, reason_of_death};
-use super::envelope::{Durable, HandlerError, Written};
-use super::metrics::Counted;
+use super::envelope::{Durable, HandlerError};
 use super::store::{Effect, Op, Outcome, StoreError};
 
 /// An end with an effect, in progress from the first poll on. A handler can return it as its `ResponseFuture`.
@@ -138,11 +136,10 @@ impl<M> Durable<M> {
             is_kept
         });
         Box::pin(async move {
-            let (delivery, next) = under_way.end_in_transaction(answer, clock.wall());
-            let (nominal, end, dead) = (nominal_after(&next), Counted::end(delivery, &next), reason_of_death(&next));
+            let (delivery, next, end) = under_way.end_in_transaction(answer, clock.wall());
             let ended = committer.change(Op::EndWith(delivery, next, effect)).await;
             match &ended {
-                Ok(Outcome::Ended { due }) => _ = under_way.written.set(Written { due: *due, nominal, end, dead }),
+                Ok(Outcome::Ended { due }) => _ = under_way.written.set((*due, end)),
                 Err(error) if matches!(**error, StoreError::Unknown(_) | StoreError::Failed(_)) => {}
                 _ => under_way.was_refused(),
             }

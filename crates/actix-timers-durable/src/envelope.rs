@@ -87,8 +87,8 @@ pub(super) struct UnderWay {
     pub(super) node: Option<Node>,
     pub(super) begun: DueTime,
     said: Mutex<Said>,
-    /// Set when an end in a transaction of its handler is known to be written.
-    pub(super) written: OnceLock<Written>,
+    /// The next due time, if there is one, and the end, once an end in a transaction of its handler is known to be written.
+    pub(super) written: OnceLock<(Option<DueTime>, EndInTransaction)>,
     /// Whether its route keeps a past.
     pub(super) is_noted: bool,
     /// Closed when it is cancelled.
@@ -97,23 +97,28 @@ pub(super) struct UnderWay {
     span: tracing::Span,
 }
 
-/// The end of a delivery that a transaction of its handler has written.
+/// The end of a delivery in a transaction of its handler.
 #[derive(Debug, Clone)]
-pub(super) struct Written {
-    /// The next due time.
-    pub(super) due: Option<DueTime>,
-    /// That of the next message, retries aside.
-    pub(super) nominal: Option<DueTime>,
+pub(super) struct EndInTransaction {
     pub(super) end: Counted,
-    /// The reason of a dead letter.
-    pub(super) dead: Option<Arc<str>>,
+    /// The due time of the next message, retries aside.
+    pub(super) nominal: Option<DueTime>,
+    /// The error of the handler.
+    pub(super) failure: Option<Arc<str>>,
+}
+
+impl EndInTransaction {
+    /// Returns the reason if it makes a dead letter.
+    pub(super) fn reason_of_death(&self) -> Option<Arc<str>> {
+        self.failure.clone().filter(|_| self.end == Counted::DeadLetter)
+    }
 }
 
 /// The wishes of a handler, and what it has done.
 #[derive(Default)]
 pub(super) struct Said {
     /// The end of the delivery in the last transaction of its handler, which may not have been committed.
-    pub(super) in_transaction: Option<Counted>,
+    pub(super) in_transaction: Option<EndInTransaction>,
     /// The time-out with its extensions; 0 after the end.
     pub(super) deadline: Duration,
     pub(super) follow: Follow,
@@ -146,18 +151,25 @@ impl UnderWay {
     }
 
     /// See [`Durable::end_in_transaction`].
-    pub(super) fn end_in_transaction(&self, answer: Result<(), HandlerError>, now: SystemTime) -> (Delivery, Next) {
+    pub(super) fn end_in_transaction(
+        &self,
+        answer: Result<(), HandlerError>,
+        now: SystemTime,
+    ) -> (Delivery, Next, EndInTransaction) {
         // As of an answer during a stop: otherwise its row is another's by now.
         let is_given_up = self.is_cancelled() && matches!(&answer, Err(error) if error.then() == Then::Retry);
+        let failure = answer.as_ref().err().map(|error| ends::shortened(&error.to_string()));
         let next = if is_given_up { Next::GiveBack } else { ends::after_delivery(self, &self.retry, Ok(answer), now) };
         let delivery = self.record.delivery();
-        self.said().in_transaction = Some(Counted::end(delivery, &next));
-        (delivery, next)
+        let (end, nominal) = (Counted::end(delivery, &next), ends::nominal_after(&next));
+        let end = EndInTransaction { end, nominal, failure };
+        self.said().in_transaction = Some(end.clone());
+        (delivery, next, end)
     }
 
     /// See [`Durable::end_was_refused`].
     pub(super) fn was_refused(&self) {
-        self.said().in_transaction = Some(Counted::EndLost);
+        self.said().in_transaction = Some(EndInTransaction { end: Counted::EndLost, nominal: None, failure: None });
     }
 
     pub(super) fn said(&self) -> MutexGuard<'_, Said> {
@@ -399,7 +411,8 @@ impl<M> Durable<M> {
     /// Returns the delivery and its end after an answer, for a transaction that writes it. From now on any answer of
     /// the handler is a failure, unless the transaction was committed: then its row is gone, or is another delivery's.
     pub fn end_in_transaction(&self, answer: Result<(), HandlerError>, now: SystemTime) -> (Delivery, Next) {
-        self.under_way.end_in_transaction(answer, now)
+        let (delivery, next, _) = self.under_way.end_in_transaction(answer, now);
+        (delivery, next)
     }
 
     /// Notes that the end is not written, and cannot be: if the row is gone, that was another end.

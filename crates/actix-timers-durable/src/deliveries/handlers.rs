@@ -10,7 +10,7 @@ use super::{DurableTimerActor, Event, Handling, InFlight};
 use crate::committer::Ended;
 use crate::due_time::DueTime;
 use crate::ends;
-use crate::envelope::{HandlerError, Then, UnderWay, Written};
+use crate::envelope::{EndInTransaction, HandlerError, Then, UnderWay};
 use crate::id::DurableId;
 use crate::metrics::Counted;
 use crate::pause::Pause;
@@ -107,29 +107,32 @@ impl DurableTimerActor {
         let Some((under_way, retry)) = self.stop_handling(delivery) else { return };
         self.alone.note_timeout(answer.is_none());
         let mut answer = answer.unwrap_or(Err(NoReply::Overdue(retry.timeout)));
-        if let Some(Written { due, nominal, end, dead }) = under_way.written.get().cloned() {
-            self.parts.committer.meters().count(end, 1);
-            self.judge(&under_way.record, end, "in its own transaction");
-            self.leave_window(delivery, nominal);
-            return self.ended(Ended { delivery, outcome: Outcome::Ended { due }, dead });
+        if let Some((due, end)) = under_way.written.get() {
+            self.parts.committer.meters().count(end.end, 1);
+            self.judge(&under_way.record, end);
+            self.leave_window(delivery, end.nominal);
+            let outcome = Outcome::Ended { due: *due };
+            return self.ended(Ended { delivery, outcome, dead: end.reason_of_death() });
         }
-        let failure = ends::failure(&answer);
-        let in_transaction = under_way.said().in_transaction;
-        if in_transaction.is_some() {
-            self.in_flight.entry(delivery.id).and_modify(|it| it.in_transaction = in_transaction);
-            if matches!(answer, Ok(Ok(()))) {
-                // It counts only if the row is still there.
-                answer = Ok(Err(HandlerError::new(NOT_COMMITTED)));
-            }
+        let in_transaction = under_way.said().in_transaction.clone();
+        if in_transaction.is_some() && matches!(answer, Ok(Ok(()))) {
+            // It counts only if the row is still there.
+            answer = Ok(Err(HandlerError::new(NOT_COMMITTED)));
         }
+        let failure = ends::failure(&answer).map(|text| ends::shortened(&text));
         let is_given_up = matches!(&answer, Ok(Err(error)) if error.then() == Then::Retry);
         let next = if self.stopping.is_some() && is_given_up {
             Next::GiveBack
         } else {
             ends::after_delivery(&under_way, &retry, answer, self.parts.timers.clock().wall())
         };
-        if in_transaction.is_none() {
-            self.judge(&under_way.record, Counted::end(delivery, &next), failure.as_deref().unwrap_or_default());
+        let end = EndInTransaction { end: Counted::end(delivery, &next), nominal: None, failure };
+        match in_transaction {
+            // When it is written it is known whether the handler's transaction was committed.
+            Some(first) => {
+                _ = self.in_flight.entry(delivery.id).and_modify(|it| it.in_transaction = Some([first, end]))
+            }
+            None => self.judge(&under_way.record, &end),
         }
         self.end(delivery, next);
     }
@@ -154,17 +157,17 @@ impl DurableTimerActor {
             Entry::Occupied(it) if it.get().record.delivery() == delivery => Some(it.remove()),
             _ => None,
         };
-        if outcome == Outcome::NotFound {
-            let in_transaction = this.as_ref().and_then(|it| it.in_transaction);
-            self.parts.committer.meters().count(in_transaction.unwrap_or(Counted::EndLost), 1);
+        let is_gone = outcome == Outcome::NotFound;
+        let in_transaction = this.as_ref().and_then(|it| it.in_transaction.as_ref());
+        if is_gone {
+            let end = in_transaction.map_or(Counted::EndLost, |[committed, _]| committed.end);
+            self.parts.committer.meters().count(end, 1);
         }
         let Some(InFlight { hint, record, in_transaction, next, .. }) = this else { return };
-        // Only now it is known whether the handler's transaction was committed.
-        if let Some(end) = in_transaction {
-            match outcome {
-                Outcome::NotFound => self.judge(&record, end, "in its own transaction"),
-                _ => self.judge(&record, Counted::Retry, NOT_COMMITTED),
-            }
+        let mut dead = dead;
+        if let Some([committed, written]) = in_transaction {
+            self.judge(&record, if is_gone { &committed } else { &written });
+            dead = dead.or_else(|| committed.reason_of_death().filter(|_| is_gone));
         }
         if let Some(reason) = dead {
             let (now, name) = (self.now(), self.parts.timers.name());
@@ -182,12 +185,13 @@ impl DurableTimerActor {
     }
 
     /// Counts failures in a row, and pauses the route after as many as it says.
-    fn judge(&mut self, record: &Record, end: Counted, failure: &str) {
+    fn judge(&mut self, record: &Record, end: &EndInTransaction) {
         let Some(number) = self.parts.routes.number_of(record) else { return };
         let (route, now) = (self.parts.routes.get(number), self.wall());
-        if !self.pauses.judge(number, route, end, now) {
+        if !self.pauses.judge(number, route, end.end, now) {
             return;
         }
+        let failure = end.failure.as_deref().unwrap_or_default();
         let why = format!("{} failures in a row, the last: {failure}", route.options.pause_after);
         trace::route_pauses(&route.name, &why);
         let pause = Pause::route(Arc::clone(&route.name)).by(self.parts.timers.name()).because(why);
@@ -207,7 +211,8 @@ impl DurableTimerActor {
         let handling = self.in_flight.get(&id).and_then(|it| it.handling.as_ref());
         let Some(Handling { under_way, .. }) = handling else { return false };
         // The transaction of a handler may just have ended it.
-        let may_have_ended = under_way.said().in_transaction.is_some_and(|end| end != Counted::EndLost);
+        let in_transaction = under_way.said().in_transaction.as_ref().map(|end| end.end);
+        let may_have_ended = in_transaction.is_some_and(|end| end != Counted::EndLost);
         if may_have_ended || under_way.is_cancelled() {
             return false;
         }

@@ -33,10 +33,10 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use super::committer::{Report, Request, reply};
 use super::due_time::DueTime;
 use super::ends;
-use super::envelope::UnderWay;
+use super::envelope::{EndInTransaction, UnderWay};
 use super::hints::{Hints, Plan};
 use super::id::DurableId;
-use super::metrics::{Counted, Progress};
+use super::metrics::Progress;
 use super::record::RetryPolicy;
 use super::reply::{Answer, Withdrawal};
 use super::store::{Beat, Delivery, Hint, Op, Outcome, Record, Sharing, StoreError};
@@ -99,8 +99,8 @@ struct InFlight {
     record: Arc<Record>,
     /// `None` once it ends.
     handling: Option<Handling>,
-    /// Its end in a transaction of its handler.
-    in_transaction: Option<Counted>,
+    /// Its end in a transaction of its handler, and the one that is written if that was not committed.
+    in_transaction: Option<[EndInTransaction; 2]>,
     /// A hint of the timer that came since then: it may have been moved.
     next: Option<Hint>,
 }

@@ -557,7 +557,30 @@ fn a_delivery_counts_as_what_its_transaction_has_made_of_it() {
         run_to(&clock, 29).await;
         assert_eq!(timers.pauses().await.unwrap(), []);
         run_to(&clock, 30).await;
-        assert_eq!(timers.pauses().await.unwrap().len(), 1, "after two failures");
+        let pauses = timers.pauses().await.unwrap();
+        assert_eq!(pauses[0].why.as_deref(), Some("2 failures in a row, the last: no money"));
+        timers.stop().await.unwrap();
+    });
+}
+
+/// The answer of its handler counts.
+#[test]
+fn a_snooze_after_a_refused_effect_is_no_failure() {
+    let disk = MemoryDisk::new();
+    life(0, async |clock| {
+        let to = handled_by(async |note: Durable<Note>| {
+            note.complete_with(|_| Err::<(), _>(HandlerError::new("no money"))).await.unwrap_err();
+            if note.0 == 1 { Err(HandlerError::snooze_for(ms(20))) } else { Err(HandlerError::new("too bad")) }
+        });
+        let options = RouteOptions::new().retry(quick()).pause_after_failures(1);
+        let builder = DurableTimers::builder(disk.open_with_table()).clock(clock.clone());
+        let timers = builder.route_with::<Note>(ROUTE, to, options).start().unwrap();
+        notes(&timers, ROUTE, [(1, 10), (2, 300)]).await;
+        run_to(&clock, 200).await;
+        assert_eq!(timers.pauses().await.unwrap(), []);
+        run_to(&clock, 300).await;
+        let pauses = timers.pauses().await.unwrap();
+        assert_eq!(pauses[0].why.as_deref(), Some("1 failures in a row, the last: too bad"));
         timers.stop().await.unwrap();
     });
 }
