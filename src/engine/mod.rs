@@ -3,7 +3,7 @@
 //! In reading order:
 //!
 //! 1. `counters`: every accepted timer ends exactly once, and the [`Counters`] prove it.
-//! 2. `timer`: the record of a timer, and its states; `delivered`: the last delivered one of each slot.
+//! 2. `timer`: the record of a timer, and its states.
 //! 3. `owners`: the owners of timers, and the inbox of each owner; `own_timers`: the list of its timers.
 //! 4. `wall`: timers with a wall-clock time, which follow the wall clock when it is stepped.
 //! 5. `names`: timers by names that callers have given them.

@@ -128,8 +128,8 @@ impl<M: TimerMessage> Target<M> {
 }
 
 impl<M: TimerMessage> Target<M> {
-    /// Returns the same target, which keeps the recipient alive as long as a timer for it is pending. If the recipient
-    /// has stopped, the target remains weak.
+    /// Returns the same target, which keeps the recipient alive until the handler of the last message begins. If the
+    /// recipient has stopped, the target remains weak.
     ///
     /// Create the target from a reference: `Target::from(addr)` drops the address, and if that was the last one, a
     /// recipient on another thread may stop before this call.

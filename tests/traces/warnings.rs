@@ -32,6 +32,7 @@ const STEPPED: &str = "the wall clock was stepped";
 const STUCK: &str = "a recipient does not take its messages";
 const PANICKED: &str = "a panic of user code was caught";
 const MANY: &str = "many timer actors run in this process";
+const LOST: &str = "a message was lost without a timer actor";
 const DEAD: &str = "a message became a dead letter";
 const DURABLE_DEAD: &str = "a durable message became a dead letter";
 
@@ -605,7 +606,7 @@ fn many_timer_actors() {
 fn every_warning_is_in_the_operations() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/operations.md");
     let operations = std::fs::read_to_string(path).unwrap();
-    for text in [NEARLY_FULL, FULL, LATE, MISSING, STEPPED, STUCK, PANICKED, MANY, DEAD, DURABLE_DEAD] {
+    for text in [NEARLY_FULL, FULL, LATE, MISSING, STEPPED, STUCK, PANICKED, MANY, DEAD, DURABLE_DEAD, LOST] {
         assert!(operations.contains(&format!("| `{text}` |")), "{text}");
     }
 }

@@ -1,7 +1,7 @@
 //! Dispatch: messages for targets when they are due, and from a lane to its recipient.
 //!
-//! All of it runs while the caller has the [turn](crate::service::deliver::turns::Turns), so that no two threads send
-//! from one lane.
+//! All of it but the loss of a message with its bell runs while the caller has the
+//! [turn](crate::service::deliver::turns::Turns), so that no two threads send from one lane.
 
 use std::any::type_name;
 use std::sync::Arc;

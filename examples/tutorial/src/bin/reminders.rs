@@ -115,7 +115,7 @@ impl Handler<Durable<Reminder>> for Room {
 
     fn handle(&mut self, reminder: Durable<Reminder>, ctx: &mut Self::Context) -> Self::Result {
         if self.members.is_empty() {
-            // It is tried again in a second, then in two, and so on: ten attempts, in about nine minutes.
+            // It is tried again in a second, then in two, and so on: ten attempts, in about eight minutes.
             return Err(HandlerError::new("nobody is here"));
         }
         self.handle(Line(format!("Reminder: {}", reminder.text)), ctx);
