@@ -11,7 +11,7 @@
 //! | [`ExternalWork`] | virtual time waits for work on threads unknown to the core |
 //! | [`Publisher`], [`register_publisher`] | a [`scrape`](crate::scrape) updates all metrics of the process |
 //! | [`PublishPass`], [`try_publish`], [`PUBLISH_EVERY`] | no publication during a scrape; one rate for all |
-//! | [`describe`], [`Tally`], [`Level`] | series of one name add up in the same way, whichever crate publishes them |
+//! | [`gauge`], [`counter`], [`histogram`], [`describe`], [`Tally`], [`Level`] | series of one name add up in the same way, whichever crate publishes them |
 //! | [`Survey`], [`Outline`], [`TimerWalk`], [`Listing`], [`TIMERS_OF_A_BUCKET`] | a survey of a whole wheel holds its lock for microseconds at a time |
 //! | [`ShortId`] | it is a part of the bits of a [`TimerId`](crate::TimerId), which are private |
 //! | [`next_on_grid`] | one arithmetic for missed ticks |
@@ -28,7 +28,7 @@ pub use self::internal_timers::{InternalTimers, builder_on_clock_of, system_cloc
 pub use self::survey::{Outline, Survey, TIMERS_OF_A_BUCKET, TimerWalk};
 pub use crate::api::settling::given_up_settling;
 pub use crate::engine::next_on_grid;
-pub use crate::metrics::catalogue::describe;
+pub use crate::metrics::catalogue::{counter, describe, gauge, histogram};
 pub use crate::metrics::gate::{Pass as PublishPass, try_enter as try_publish};
 pub use crate::metrics::meters::PUBLISH_EVERY;
 pub use crate::metrics::publishers::{Publisher, register_publisher};

@@ -6,18 +6,10 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use actix_timers::integration::{PublishPass, Publisher, describe};
-use actix_timers::metrics::{Kind, Metric};
+use actix_timers::integration::{PublishPass, Publisher, counter, describe, gauge};
+use actix_timers::metrics::Metric;
 use actix_timers_durable::store::boot_clock;
 use metrics::{Counter, Gauge, Unit, counter, gauge};
-
-const fn gauge_of(name: &'static str, unit: Unit, help: &'static str) -> Metric {
-    Metric { name, kind: Kind::Gauge, unit, labels: &[], help }
-}
-
-const fn counter_of(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
-    Metric { name, kind: Kind::Counter, unit: Unit::Count, labels, help }
-}
 
 macro_rules! catalogue {
     ($($name:ident = $metric:expr;)+) => {
@@ -29,17 +21,17 @@ macro_rules! catalogue {
 }
 
 catalogue! {
-    LEASE = gauge_of("actix_timers_postgres_lease_seconds", Unit::Seconds, "Lease of this node: the time without a renewal after which others release its timers; 0 after its end");
-    LEASE_REMAINING = gauge_of("actix_timers_postgres_lease_remaining_seconds", Unit::Seconds, "Time until the lease of this node ends unless it is renewed; 0 if it has ended");
-    NODES = gauge_of("actix_timers_postgres_nodes", Unit::Count, "Nodes of the store with a lease");
-    NODES_OVERDUE = gauge_of("actix_timers_postgres_nodes_overdue", Unit::Count, "Nodes whose leases have been over for two leases, and whose timers nobody has released");
-    ROUTES_UNSERVED = gauge_of("actix_timers_postgres_routes_unserved", Unit::Count, "Routes with timers overdue by more than a minute that no node with a lease delivers, among the 10000 oldest and newest of these timers");
-    OLDEST_SNAPSHOT = gauge_of("actix_timers_postgres_oldest_snapshot_seconds", Unit::Seconds, "Age of the oldest snapshot of the database, of a transaction, a prepared transaction or a replication slot: vacuum keeps all rows deleted since");
-    LEASES_LOST = counter_of("actix_timers_postgres_leases_lost_total", &[], "Leases of this node that have ended; each is followed by another one");
-    RELEASED = counter_of("actix_timers_postgres_released_total", &[], "Deliveries of other nodes that had died or left, which this node has released");
-    TAKEOVERS = counter_of("actix_timers_postgres_takeovers_total", &[], "Nodes whose leases had ended, and whose timers this node has released");
-    RECONNECTIONS = counter_of("actix_timers_postgres_reconnections_total", &["session"], "Connections opened because the previous one was broken, by session: writer, reader or query");
-    REPLIES_LOST = counter_of("actix_timers_postgres_replies_lost_total", &[], "Commits without a reply, whose callers received an error: they may have been made");
+    LEASE = gauge("actix_timers_postgres_lease_seconds", Unit::Seconds, &[], "Lease of this node: the time without a renewal after which others release its timers; 0 after its end");
+    LEASE_REMAINING = gauge("actix_timers_postgres_lease_remaining_seconds", Unit::Seconds, &[], "Time until the lease of this node ends unless it is renewed; 0 if it has ended");
+    NODES = gauge("actix_timers_postgres_nodes", Unit::Count, &[], "Nodes of the store with a lease");
+    NODES_OVERDUE = gauge("actix_timers_postgres_nodes_overdue", Unit::Count, &[], "Nodes whose leases have been over for two leases, and whose timers nobody has released");
+    ROUTES_UNSERVED = gauge("actix_timers_postgres_routes_unserved", Unit::Count, &[], "Routes with timers overdue by more than a minute that no node with a lease delivers, among the 10000 oldest and newest of these timers");
+    OLDEST_SNAPSHOT = gauge("actix_timers_postgres_oldest_snapshot_seconds", Unit::Seconds, &[], "Age of the oldest snapshot of the database, of a transaction, a prepared transaction or a replication slot: vacuum keeps all rows deleted since");
+    LEASES_LOST = counter("actix_timers_postgres_leases_lost_total", &[], "Leases of this node that have ended; each is followed by another one");
+    RELEASED = counter("actix_timers_postgres_released_total", &[], "Deliveries of other nodes that had died or left, which this node has released");
+    TAKEOVERS = counter("actix_timers_postgres_takeovers_total", &[], "Nodes whose leases had ended, and whose timers this node has released");
+    RECONNECTIONS = counter("actix_timers_postgres_reconnections_total", &["session"], "Connections opened because the previous one was broken, by session: writer, reader or query");
+    REPLIES_LOST = counter("actix_timers_postgres_replies_lost_total", &[], "Commits without a reply, whose callers received an error: they may have been made");
 }
 
 /// The session that writes, the one that looks, and the one for queries.
@@ -129,22 +121,13 @@ impl Publisher for Meters {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
+    use actix_timers::metrics::Kind;
     use metrics_exporter_prometheus::PrometheusBuilder;
 
     use super::*;
 
     #[test]
-    fn names_follow_the_conventions_of_prometheus() {
-        let others = actix_timers::metrics::CATALOGUE.iter().chain(actix_timers_durable::metrics::CATALOGUE);
-        let mut names: HashSet<_> = others.map(|metric| metric.name).collect();
-        for metric in CATALOGUE {
-            assert!(names.insert(metric.name), "{} is there once", metric.name);
-            assert!(metric.name.starts_with("actix_timers_postgres_"));
-            assert_eq!(metric.kind == Kind::Counter, metric.name.ends_with("_total"), "{}", metric.name);
-            assert_eq!(metric.unit == Unit::Seconds, metric.name.ends_with("_seconds"), "{}", metric.name);
-        }
+    fn the_help_of_reconnections_names_the_sessions() {
         let has =
             |help: &str, word: &str| help.split(|letter: char| !letter.is_alphanumeric()).any(|other| other == word);
         assert!(SESSIONS.iter().all(|session| has(RECONNECTIONS.help, session)));

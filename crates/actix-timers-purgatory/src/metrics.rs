@@ -3,33 +3,33 @@
 //! They are registered with the recorder that is installed when the purgatory starts, and updated at each event. The
 //! recorder is foreign code: its panics are contained.
 
-use actix_timers::integration::{contain, describe};
-use actix_timers::metrics::{Kind, Metric};
+use actix_timers::integration::{contain, counter, describe, gauge};
+use actix_timers::metrics::Metric;
 use metrics::{Counter, Gauge, Unit, counter, gauge};
 
 use crate::attempt::End;
 
-const fn gauge(name: &'static str, help: &'static str) -> Metric {
-    Metric { name, kind: Kind::Gauge, unit: Unit::Count, labels: &["purgatory"], help }
-}
-
-const WATCHED: Metric = gauge("actix_timers_purgatory_watched", "Watchers: the keys of each waiting request");
-const DELAYED: Metric = gauge("actix_timers_purgatory_delayed", "Requests that wait for their condition or time-out");
-const ENDED: Metric = Metric {
-    name: "actix_timers_purgatory_ended_total",
-    kind: Kind::Counter,
-    unit: Unit::Count,
-    labels: &["purgatory", "outcome"],
-    help: "Requests ended: completed by their condition, expired, cancelled, closed, panicked, dropped (with their \
-           future), or full (refused: the capacity is used up)",
-};
-
-/// The outcomes, in the order of [`End`].
-const OUTCOMES: [&str; 7] = ["completed", "expired", "cancelled", "closed", "panicked", "dropped", "full"];
+const WATCHED: Metric =
+    gauge("actix_timers_purgatory_watched", Unit::Count, &["purgatory"], "Watchers: the keys of each waiting request");
+const DELAYED: Metric = gauge(
+    "actix_timers_purgatory_delayed",
+    Unit::Count,
+    &["purgatory"],
+    "Requests that wait for their condition or time-out",
+);
+const ENDED: Metric = counter(
+    "actix_timers_purgatory_ended_total",
+    &["purgatory", "outcome"],
+    "Requests ended: completed by their condition, expired, cancelled, closed, panicked, dropped (with their \
+     future), or full (refused: the capacity is used up)",
+);
 
 /// All metrics of purgatories. They have the labels `purgatory`, the name of the purgatory, and `timer`, that of its
 /// timer actor.
 pub const CATALOGUE: &[Metric] = &[WATCHED, DELAYED, ENDED];
+
+/// The outcomes, in the order of [`End`].
+const OUTCOMES: [&str; 7] = ["completed", "expired", "cancelled", "closed", "panicked", "dropped", "full"];
 
 /// The handles of one purgatory.
 pub(crate) struct Meters {

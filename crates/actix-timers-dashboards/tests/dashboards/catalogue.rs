@@ -1,5 +1,7 @@
 //! Every metric and every label in a dashboard or rule exists.
 
+use std::collections::HashSet;
+
 use actix_timers::metrics::{CATALOGUE, Kind, Metric};
 use promql_parser::label::Matchers;
 use promql_parser::parser::{self, Expr, VectorSelector};
@@ -16,6 +18,18 @@ const SINCE_THE_START: [&str; 1] = ["actix_timers_recovered_total"];
 fn catalogue() -> impl Iterator<Item = &'static Metric> {
     let durable = actix_timers_durable::metrics::CATALOGUE.iter().chain(actix_timers_postgres::metrics::CATALOGUE);
     CATALOGUE.iter().chain(actix_timers_purgatory::metrics::CATALOGUE).chain(durable)
+}
+
+#[test]
+fn names_follow_the_conventions_of_prometheus() {
+    let mut names = HashSet::new();
+    for metric in catalogue() {
+        assert!(names.insert(metric.name), "{} is there once", metric.name);
+        assert!(metric.name.starts_with("actix_timers_"), "{}", metric.name);
+        assert_eq!(metric.kind == Kind::Counter, metric.name.ends_with("_total"), "{}", metric.name);
+        assert_eq!((metric.unit.as_str() == "seconds"), metric.name.ends_with("_seconds"), "{}", metric.name);
+        assert!(!metric.help.is_empty(), "{}", metric.name);
+    }
 }
 
 /// Collects all selectors of an expression, each with whether it is inside a rate.

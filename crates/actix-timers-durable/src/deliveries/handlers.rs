@@ -192,7 +192,7 @@ impl DurableTimerActor {
             return;
         }
         let failure = end.failure.as_deref().unwrap_or_default();
-        let why = format!("{} failures in a row, the last: {failure}", route.options.pause_after);
+        let why = format!("failures in a row: {}, the last: {failure}", route.options.pause_after);
         trace::route_pauses(&route.name, &why);
         let pause = Pause::route(Arc::clone(&route.name)).by(self.parts.timers.name()).because(why);
         let (timers, working) = (self.durable(), self.parts.timers.begin_work());

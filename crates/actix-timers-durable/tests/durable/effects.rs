@@ -558,7 +558,7 @@ fn a_delivery_counts_as_what_its_transaction_has_made_of_it() {
         assert_eq!(timers.pauses().await.unwrap(), []);
         run_to(&clock, 30).await;
         let pauses = timers.pauses().await.unwrap();
-        assert_eq!(pauses[0].why.as_deref(), Some("2 failures in a row, the last: no money"));
+        assert_eq!(pauses[0].why.as_deref(), Some("failures in a row: 2, the last: no money"));
         timers.stop().await.unwrap();
     });
 }
@@ -580,7 +580,7 @@ fn a_snooze_after_a_refused_effect_is_no_failure() {
         assert_eq!(timers.pauses().await.unwrap(), []);
         run_to(&clock, 300).await;
         let pauses = timers.pauses().await.unwrap();
-        assert_eq!(pauses[0].why.as_deref(), Some("1 failures in a row, the last: too bad"));
+        assert_eq!(pauses[0].why.as_deref(), Some("failures in a row: 1, the last: too bad"));
         timers.stop().await.unwrap();
     });
 }

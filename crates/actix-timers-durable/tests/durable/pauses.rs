@@ -154,7 +154,7 @@ fn failures_in_a_row_pause_their_route(medium: impl Medium) {
             panic!("{pauses:?}")
         };
         assert_eq!((target, &**who), (&route(), "office"));
-        assert_eq!(&**why, "3 failures in a row, the last: the handler had not ended after 1s");
+        assert_eq!(&**why, "failures in a row: 3, the last: the handler had not ended after 1s");
         assert!(timers.resume(&route()).await.unwrap());
         run_to(&clock, 11_000).await;
         assert_eq!(timers.counts().await.unwrap().pending, 0, "the count begins anew");

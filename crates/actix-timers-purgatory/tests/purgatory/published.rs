@@ -1,6 +1,6 @@
 //! Metrics.
 
-use actix_timers::metrics::{Kind, Metric};
+use actix_timers::metrics::Metric;
 use actix_timers_purgatory::metrics::CATALOGUE;
 use metrics_exporter_prometheus::PrometheusBuilder;
 
@@ -54,13 +54,4 @@ async fn watchers_requests_and_their_ends_are_published() {
     assert_eq!((values(), ended()), (vec![0, 0, 9], [2, 1, 1, 2, 1, 1, 1]));
     drop((closed, refused));
     assert_eq!((values(), ended()), (vec![0, 0, 9], [2, 1, 1, 2, 1, 1, 1]));
-}
-
-#[test]
-fn names_follow_the_conventions_of_prometheus() {
-    for metric in CATALOGUE {
-        assert!(metric.name.starts_with("actix_timers_purgatory_"));
-        assert_eq!(metric.kind == Kind::Counter, metric.name.ends_with("_total"), "{}", metric.name);
-        assert!(actix_timers::metrics::CATALOGUE.iter().all(|other| other.name != metric.name));
-    }
 }
