@@ -58,8 +58,9 @@ impl Service {
         let State { engine, driver, .. } = state;
         let due = || engine.wheel().next_expiration().map(|tick| self.tick.time_of(tick));
         // Buckets handled by the watchdog are no longer overdue, but their driver is still absent.
-        let since =
-            if cause.is_driver() { None } else { driver.missing_since.or_else(|| Some(due()?.max(driver.last_turn))) };
+        let missing =
+            || driver.missing_since.or_else(|| Some(due()?.max(driver.last_turn)).filter(|since| *since <= now));
+        let since = if cause.is_driver() { None } else { missing() };
         driver.missing_since = since;
         self.warnings.note_lateness(now, || since.or_else(due), !cause.is_driver());
     }

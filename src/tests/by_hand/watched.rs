@@ -100,6 +100,18 @@ fn the_absence_of_the_driver_is_overdue() {
     assert!((ms(2980)..=ms(3000)).contains(&overdue(&world)), "{:?}", overdue(&world));
     world.poll_driver();
     assert_eq!(overdue(&world), ms(0));
+    // It begins after a turn for a starved actor, while the next deadline is far away.
+    let (mut world, watchdog) = watched();
+    [10, 3_600_000].into_iter().for_each(|delay| _ = world.ear.own(delay, number(1)));
+    world.find_late(&watchdog);
+    watchdog.check();
+    let other = Ear::new();
+    (1..=300).for_each(|n| _ = world.timers.schedule_after(&other.addr, ms(10 * n), number(1)));
+    for _ in 0..300 {
+        world.clock.jump(ms(10));
+        watchdog.check();
+    }
+    assert!(overdue(&world) >= ms(2900), "{:?}", overdue(&world));
 }
 
 /// Quiet actors with heartbeats do not wake the watchdog for each of them. The next message of a starved one does not wait
