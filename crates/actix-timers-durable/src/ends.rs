@@ -166,7 +166,12 @@ fn next_repetition(record: &Record, Course { begun, follow }: Course, now: Now) 
             at
         }
         (Follow::Never, _) | (Follow::BySchedule, None) => return None,
-        (_, Some(RepeatMode::FixedRate { period, missed })) => on_grid(*period, *missed, millis(reached))?,
+        (_, Some(RepeatMode::FixedRate { period, missed })) => {
+            // Times that are delayed together keep their jitter: they count from now.
+            let is_missed = nominal.saturating_add(*period) <= reached;
+            let from = if *missed == Missed::Delay && is_missed { now.reached } else { reached };
+            on_grid(*period, *missed, millis(from))?
+        }
         (_, Some(RepeatMode::FixedDelay { delay, spread })) => {
             let delay = Duration::from_millis(whole_period(*delay));
             let after_delay = millis(now.passed) + delay;
@@ -306,6 +311,16 @@ mod tests {
             let is_earliest = next.nominal == at(2000) || next.due.as_millis() - 1000 <= now;
             assert!(is_earliest, "{now}: {next:?}");
         }
+        // Timers that were late together are due at different times.
+        let mut delayed = every(Duration::from_secs(1), Missed::Delay, None, None);
+        delayed.repeat.as_mut().unwrap().jitter = Some(Duration::from_millis(999));
+        let due = |random| {
+            delayed.id = DurableId::from_parts(at(1000), 0, random);
+            let Next::Again(next) = after(&delayed, Ok(Ok(())), 60_300) else { panic!("it goes on") };
+            assert_eq!(next.nominal, at(61_300));
+            next.due
+        };
+        assert!((0..50).map(due).collect::<std::collections::BTreeSet<_>>().len() > 40);
     }
 
     #[test]
