@@ -1,5 +1,8 @@
 //! The pauses that concern this node, and the failures in a row after which a route is paused.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use crate::due_time::DueTime;
 use crate::metrics::Counted;
 use crate::pause::{Pause, PauseTarget};
@@ -12,8 +15,8 @@ pub(super) struct Pauses {
     held: Vec<Pause>,
     /// The first end of one of these.
     first_end: Option<DueTime>,
-    /// Failures since the last success, by route. They are counted anew after each pause.
-    failures: Vec<u32>,
+    /// Failures since the last success, by the name of the route. They are counted anew after each of its pauses.
+    failures: HashMap<Arc<str>, u32>,
 }
 
 impl Pauses {
@@ -25,9 +28,7 @@ impl Pauses {
         self.first_end = over.into_iter().chain(ends).min();
         let is_new = self.held != held;
         self.held = held;
-        if is_new {
-            self.failures.clear();
-        }
+        self.failures.retain(|route, _| !self.held.iter().any(|pause| pause.is_of(route)));
         is_new
     }
 
@@ -57,14 +58,12 @@ impl Pauses {
     }
 
     /// Counts the failures of a route in a row. Returns whether it is to be paused; if that fails, as many more try it again.
-    pub(super) fn judge(&mut self, number: u16, route: &Registered, end: Counted, now: DueTime) -> bool {
+    pub(super) fn judge(&mut self, route: &Registered, end: Counted, now: DueTime) -> bool {
         let limit = route.options.pause_after;
         if limit == 0 || self.held.iter().any(|pause| pause.is_of(&route.name) && pause.holds(now)) {
             return false;
         }
-        let number = usize::from(number);
-        self.failures.resize(self.failures.len().max(number + 1), 0);
-        let failures = &mut self.failures[number];
+        let failures = self.failures.entry(Arc::clone(&route.name)).or_default();
         *failures = match end {
             Counted::Complete => 0,
             Counted::Retry | Counted::DeadLetter => *failures + 1,

@@ -15,6 +15,7 @@ on_every_store! {
     a_paused_timer_waits_alone
     failures_in_a_row_pause_their_route
     failures_during_a_pause_do_not_count
+    pauses_of_other_routes_leave_failures_counted
     failures_leave_an_earlier_pause
     a_pause_that_cannot_be_is_an_error
 }
@@ -178,6 +179,27 @@ fn failures_during_a_pause_do_not_count(medium: impl Medium) {
         assert!(timers.resume(&route()).await.unwrap());
         run_to(&clock, 2010).await;
         assert_eq!((diary.len(), timers.pauses().await.unwrap()), (5, vec![]), "one failure since then");
+        timers.stop().await.unwrap();
+    });
+}
+
+fn pauses_of_other_routes_leave_failures_counted(medium: impl Medium) {
+    let diary = Diary::default();
+    life(0, async |clock| {
+        let options = RouteOptions::new().retry(quick()).pause_after_failures(3);
+        let builder = DurableTimers::builder(medium.open()).clock(clock.clone());
+        let builder = builder.route_with::<Note>(ROUTE, diary.writer(&clock), options);
+        let timers = builder.route::<Note>("other", diary.writer(&clock)).start().unwrap();
+        (1..=6).for_each(|note| diary.script(note, [Act::FailForGood]));
+        notes(&timers, ROUTE, (1..=6).map(|note| (note, 1500 * u64::from(note)))).await;
+        let other = Pause::route("other");
+        for n in 1..=6 {
+            timers.pause(other.clone()).await.unwrap();
+            run_to(&clock, 1500 * n).await;
+            timers.resume(&other.target).await.unwrap();
+        }
+        assert_eq!(diary.len(), 3);
+        assert_eq!(timers.pauses().await.unwrap()[0].target, route());
         timers.stop().await.unwrap();
     });
 }
