@@ -500,6 +500,9 @@ fn of_a_durable_dead_letter_in_a_transaction_of_its_handler() {
         let to = handled_by(async move |note: actix_timers_durable::Durable<Note>| {
             let never = actix_timers_durable::HandlerError::permanent("never");
             let _ = note.end_in_transaction(Err(never), now.wall());
+            // A second one is refused, since the first was committed.
+            let _ = note.end_in_transaction(Ok(()), now.wall());
+            note.end_was_refused();
             timers.get().unwrap().cancel(note.id).await?;
             Ok(())
         });

@@ -119,6 +119,11 @@ impl EndInTransaction {
 pub(super) struct Said {
     /// The end of the delivery in the last transaction of its handler, which may not have been committed.
     pub(super) in_transaction: Option<EndInTransaction>,
+    /// That of the call before, and whether the last one was refused.
+    earlier: Option<EndInTransaction>,
+    pub(super) is_refused: bool,
+    /// The durable timers stop: an error uses up no attempt.
+    stops: bool,
     /// The time-out with its extensions; 0 after the end.
     pub(super) deadline: Duration,
     pub(super) follow: Follow,
@@ -156,20 +161,24 @@ impl UnderWay {
         answer: Result<(), HandlerError>,
         now: SystemTime,
     ) -> (Delivery, Next, EndInTransaction) {
-        // As of an answer during a stop: otherwise its row is another's by now.
-        let is_given_up = self.is_cancelled() && matches!(&answer, Err(error) if error.then() == Then::Retry);
+        let is_given_up = self.said().stops && matches!(&answer, Err(error) if error.then() == Then::Retry);
         let failure = answer.as_ref().err().map(|error| ends::shortened(&error.to_string()));
         let next = if is_given_up { Next::GiveBack } else { ends::after_delivery(self, &self.retry, Ok(answer), now) };
         let delivery = self.record.delivery();
         let (end, nominal) = (Counted::end(delivery, &next), ends::nominal_after(&next));
         let end = EndInTransaction { end, nominal, failure };
-        self.said().in_transaction = Some(end.clone());
+        let mut said = self.said();
+        said.earlier = said.in_transaction.replace(end.clone());
+        said.is_refused = false;
         (delivery, next, end)
     }
 
     /// See [`Durable::end_was_refused`].
     pub(super) fn was_refused(&self) {
-        self.said().in_transaction = Some(EndInTransaction { end: Counted::EndLost, nominal: None, failure: None });
+        let mut said = self.said();
+        let lost = EndInTransaction { end: Counted::EndLost, nominal: None, failure: None };
+        said.in_transaction = Some(said.earlier.take().unwrap_or(lost));
+        said.is_refused = true;
     }
 
     pub(super) fn said(&self) -> MutexGuard<'_, Said> {
@@ -183,6 +192,12 @@ impl UnderWay {
     /// Tells the handler that nothing depends on it any more.
     pub(super) fn cancel(&self) {
         self.cancelled.close();
+    }
+
+    /// Tells the handler that the durable timers stop.
+    pub(super) fn stop(&self) {
+        self.said().stops = true;
+        self.cancel();
     }
 
     /// Extends the time-out, unless it has passed.
@@ -415,7 +430,7 @@ impl<M> Durable<M> {
         (delivery, next)
     }
 
-    /// Notes that the end is not written, and cannot be: if the row is gone, that was another end.
+    /// Notes that the end is not written, and cannot be: if the row is gone, that was another end, as of an earlier transaction.
     pub fn end_was_refused(&self) {
         self.under_way.was_refused();
     }

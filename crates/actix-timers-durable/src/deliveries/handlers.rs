@@ -188,7 +188,7 @@ impl DurableTimerActor {
     fn judge(&mut self, record: &Record, end: &EndInTransaction) {
         let Some(number) = self.parts.routes.number_of(record) else { return };
         let (route, now) = (self.parts.routes.get(number), self.wall());
-        if !self.pauses.judge(number, route, end.end, now) {
+        if !self.pauses.judge(route, end.end, now) {
             return;
         }
         let failure = end.failure.as_deref().unwrap_or_default();
@@ -211,8 +211,10 @@ impl DurableTimerActor {
         let handling = self.in_flight.get(&id).and_then(|it| it.handling.as_ref());
         let Some(Handling { under_way, .. }) = handling else { return false };
         // The transaction of a handler may just have ended it.
-        let in_transaction = under_way.said().in_transaction.as_ref().map(|end| end.end);
-        let may_have_ended = in_transaction.is_some_and(|end| end != Counted::EndLost);
+        let may_have_ended = {
+            let said = under_way.said();
+            said.in_transaction.is_some() && !said.is_refused
+        };
         if may_have_ended || under_way.is_cancelled() {
             return false;
         }
@@ -220,8 +222,9 @@ impl DurableTimerActor {
         true
     }
 
-    pub(super) fn cancel_all_handlers(&self) {
-        self.in_flight.values().filter_map(|it| it.handling.as_ref()).for_each(|it| it.under_way.cancel());
+    /// The deliveries that are with their handlers.
+    pub(super) fn under_way(&self) -> impl Iterator<Item = &UnderWay> {
+        self.in_flight.values().filter_map(|it| it.handling.as_ref()).map(|it| &*it.under_way)
     }
 
     pub(super) fn set_timeout_alarm(&mut self) {

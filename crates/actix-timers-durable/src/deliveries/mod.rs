@@ -322,7 +322,7 @@ impl Actor for DurableTimerActor {
 impl Drop for DurableTimerActor {
     fn drop(&mut self) {
         // Handlers may run on, on another arbiter.
-        self.in_flight.values().filter_map(|it| it.handling.as_ref()).for_each(|it| it.under_way.end());
+        self.under_way().for_each(UnderWay::end);
         if self.stopping.as_ref().is_some_and(|stopping| stopping.closes) {
             return;
         }
@@ -360,7 +360,7 @@ impl Handler<Event> for DurableTimerActor {
             }
             Event::Beat => {
                 if !self.has_lease() {
-                    self.cancel_all_handlers();
+                    self.under_way().for_each(UnderWay::cancel);
                 }
                 return self.submit(Request::Beat);
             }
@@ -457,7 +457,7 @@ impl DurableTimerActor {
 
     fn stop(&mut self, grace: Duration, done: oneshot::Sender<Closed>) {
         self.submit(Request::Retire);
-        self.cancel_all_handlers();
+        self.under_way().for_each(UnderWay::stop);
         let over = self.alarm(grace, Event::GraceIsOver);
         match &mut self.stopping {
             // The shorter grace period applies.

@@ -372,6 +372,25 @@ with_server! {
         });
     }
 
+    /// Its lease is lost: the node may still write, and the answer of a handler would use up the attempt, too.
+    fn a_failure_in_a_transaction_after_a_lost_lease_uses_up_an_attempt() {
+        support::in_real_time(async {
+            let schema = new_schema();
+            let store = store(&schema).await;
+            let ledger = Ledger::new(store.clone(), &schema).await;
+            let timers = start_with(store.clone(), &ledger, RetryPolicy::never().timeout(Duration::from_secs(60)));
+            let _ = timers.schedule(charge(1, Way::GivesUp)).await.unwrap();
+            until("it begins", async || ledger.attempts.lock().unwrap().contains_key(&1)).await;
+            let mut other = client().await;
+            let locks = other.transaction().await.unwrap();
+            let _ = locks.execute(&format!("SELECT FROM \"{schema}\".nodes FOR UPDATE"), &[]).await.unwrap();
+            until("it has committed", async || !ledger.effects().await.is_empty()).await;
+            locks.rollback().await.unwrap();
+            assert_eq!((is_empty(&timers).await, dead(&timers).await), (true, 1));
+            timers.stop().await.unwrap();
+        });
+    }
+
     /// A refused end is known not to be committed: the handler hears of a later cancel.
     fn a_handler_whose_end_was_refused_learns_of_a_cancel() {
         with_ledger(async |timers, ledger| {
