@@ -430,7 +430,8 @@ impl<M> Durable<M> {
         (delivery, next)
     }
 
-    /// Notes that the end is not written, and cannot be: if the row is gone, that was another end, as of an earlier transaction.
+    /// Notes that the end is not written, and cannot be: if the row is gone, that was another end. It may be that of an earlier
+    /// transaction.
     pub fn end_was_refused(&self) {
         self.under_way.was_refused();
     }

@@ -322,7 +322,10 @@ impl Actor for DurableTimerActor {
 impl Drop for DurableTimerActor {
     fn drop(&mut self) {
         // Handlers may run on, on another arbiter.
-        self.under_way().for_each(UnderWay::end);
+        self.under_way().for_each(|under_way| {
+            under_way.stop();
+            under_way.end();
+        });
         if self.stopping.as_ref().is_some_and(|stopping| stopping.closes) {
             return;
         }

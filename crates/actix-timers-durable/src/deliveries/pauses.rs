@@ -28,7 +28,7 @@ impl Pauses {
         self.first_end = over.into_iter().chain(ends).min();
         let is_new = self.held != held;
         self.held = held;
-        self.failures.retain(|route, _| !self.held.iter().any(|pause| pause.is_of(route)));
+        self.failures.retain(|route, _| !self.held.iter().any(|pause| pause.is_of(route) && pause.holds(now)));
         is_new
     }
 

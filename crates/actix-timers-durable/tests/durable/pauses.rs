@@ -192,6 +192,8 @@ fn pauses_of_other_routes_leave_failures_counted(medium: impl Medium) {
         let timers = builder.route::<Note>("other", diary.writer(&clock)).start().unwrap();
         (1..=6).for_each(|note| diary.script(note, [Act::FailForGood]));
         notes(&timers, ROUTE, (1..=6).map(|note| (note, 1500 * u64::from(note)))).await;
+        // One of its own that is over stays in the store.
+        timers.pause(Pause::route(ROUTE).until(at(100))).await.unwrap();
         let other = Pause::route("other");
         for n in 1..=6 {
             timers.pause(other.clone()).await.unwrap();

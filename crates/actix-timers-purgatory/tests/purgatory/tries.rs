@@ -58,14 +58,16 @@ async fn keys_may_be_checked_by_a_borrowed_form() {
 #[actix::test]
 async fn a_time_out_ends_a_request_although_checks_repeat_its_try() {
     let world = World::new();
-    let (purgatory, tries) = (world.purgatory.clone(), Level::default());
-    let (tried, (go_on, at_the_time_out)) = (tries.clone(), std::sync::mpsc::channel());
+    let (purgatory, tries, checks) = (world.purgatory.clone(), Level::default(), Level::default());
+    let (tried, checked) = (tries.clone(), checks.clone());
+    let (go_on, at_the_time_out) = std::sync::mpsc::channel();
     let mut wait = world.purgatory.wait([1], SECOND, move || {
         tried.set(tried.get() + 1);
         // Two come with the request.
         if (3..100).contains(&tried.get()) {
             let purgatory = purgatory.clone();
             std::thread::spawn(move || purgatory.check(&1)).join().unwrap();
+            checked.set(tried.get());
         }
         if tried.get() == 10 {
             at_the_time_out.recv().unwrap();
@@ -74,7 +76,7 @@ async fn a_time_out_ends_a_request_although_checks_repeat_its_try() {
     });
     let purgatory = world.purgatory.clone();
     let checking = std::thread::spawn(move || purgatory.check(&1));
-    while tries.get() < 10 {
+    while checks.get() < 10 {
         std::thread::yield_now();
     }
     world.clock.advance(SECOND).await;
