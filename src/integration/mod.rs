@@ -11,7 +11,8 @@
 //! | [`ExternalWork`] | virtual time waits for work on threads unknown to the core |
 //! | [`Publisher`], [`register_publisher`] | a [`scrape`](crate::scrape) updates all metrics of the process |
 //! | [`PublishPass`], [`try_publish`], [`PUBLISH_EVERY`] | no publication during a scrape; one rate for all |
-//! | [`gauge`], [`counter`], [`histogram`], [`describe`], [`Tally`], [`Level`] | series of one name add up in the same way, whichever crate publishes them |
+//! | [`gauge`], [`counter`], [`histogram`] | the catalogues of all crates are built in one way |
+//! | [`describe`], [`Tally`], [`Level`] | series of one name add up in the same way, whichever crate publishes them |
 //! | [`Survey`], [`Outline`], [`TimerWalk`], [`Listing`], [`TIMERS_OF_A_BUCKET`] | a survey of a whole wheel holds its lock for microseconds at a time |
 //! | [`ShortId`] | it is a part of the bits of a [`TimerId`](crate::TimerId), which are private |
 //! | [`next_on_grid`] | one arithmetic for missed ticks |
