@@ -153,7 +153,7 @@ fn next_repetition(record: &Record, Course { begun, follow }: Course, now: Now) 
         return None;
     }
     let on_grid = |period, missed, now: Duration| {
-        let next = next_on_grid(millis(nominal), Duration::from_millis(whole_period(period)), missed, now);
+        let next = next_on_grid(millis(nominal), period, missed, now);
         DueTime::from_millis(next.as_millis().try_into().ok()?).ok()
     };
     let mut jitter = repeat.and_then(|repeat| repeat.jitter).unwrap_or_default();
@@ -168,9 +168,10 @@ fn next_repetition(record: &Record, Course { begun, follow }: Course, now: Now) 
         (Follow::Never, _) | (Follow::BySchedule, None) => return None,
         (_, Some(RepeatMode::FixedRate { period, missed })) => {
             // Times that are delayed together keep their jitter: they count from now.
-            let is_missed = nominal.saturating_add(*period) <= reached;
+            let period = Duration::from_millis(whole_period(*period));
+            let is_missed = nominal.saturating_add(period) <= reached;
             let from = if *missed == Missed::Delay && is_missed { now.reached } else { reached };
-            on_grid(*period, *missed, millis(from))?
+            on_grid(period, *missed, millis(from))?
         }
         (_, Some(RepeatMode::FixedDelay { delay, spread })) => {
             let delay = Duration::from_millis(whole_period(*delay));

@@ -28,7 +28,7 @@ impl Pauses {
         self.first_end = over.into_iter().chain(ends).min();
         let is_new = self.held != held;
         self.held = held;
-        self.failures.retain(|route, _| !self.held.iter().any(|pause| pause.is_of(route) && pause.holds(now)));
+        self.failures.retain(|route, _| !is_paused(&self.held, route, now));
         is_new
     }
 
@@ -60,7 +60,7 @@ impl Pauses {
     /// Counts the failures of a route in a row. Returns whether it is to be paused; if that fails, as many more try it again.
     pub(super) fn judge(&mut self, route: &Registered, end: Counted, now: DueTime) -> bool {
         let limit = route.options.pause_after;
-        if limit == 0 || self.held.iter().any(|pause| pause.is_of(&route.name) && pause.holds(now)) {
+        if limit == 0 || is_paused(&self.held, &route.name, now) {
             return false;
         }
         let failures = self.failures.entry(Arc::clone(&route.name)).or_default();
@@ -75,6 +75,10 @@ impl Pauses {
         }
         pauses
     }
+}
+
+fn is_paused(held: &[Pause], route: &str, now: DueTime) -> bool {
+    held.iter().any(|pause| pause.is_of(route) && pause.holds(now))
 }
 
 #[cfg(test)]
