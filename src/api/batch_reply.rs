@@ -19,8 +19,8 @@ use crate::api::timer_actor::TimerActor;
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
 use crate::model::timer_message::TimerMessage;
+use crate::service::deliver::once::Once;
 use crate::service::schedule::admission::{ADMITTED_AT_ONCE, BatchEntry};
-use crate::service::schedule::deadline::Schedule;
 use crate::service::state::Service;
 
 /// The reply to a batch, under construction.
@@ -57,7 +57,7 @@ impl<M: TimerMessage> BatchReply<M> {
     /// Makes dead letters of the rejected messages, about which nobody is told.
     fn lose_answers(&mut self) {
         for rejected in self.answers.drain(..).filter_map(Result::err) {
-            self.service.lose_rejected::<Schedule, M>(rejected, type_name::<M>(), false);
+            self.service.lose_rejected::<Once<M>>(rejected, type_name::<M>(), false);
         }
     }
 }

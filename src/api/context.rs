@@ -19,6 +19,8 @@ use crate::model::key_selector::KeySelector;
 use crate::model::options::TimerOptions;
 use crate::model::repeat::{Repeat, RepeatTimes};
 use crate::model::source::MessageSource;
+use crate::service::deliver::once::Once;
+use crate::service::deliver::series::Series;
 use crate::service::schedule::deadline::Schedule;
 
 /// Methods for delayed messages of an actor to itself, on any actix context that can run futures: `Context` and the
@@ -86,12 +88,12 @@ where
     /// [below](TimerContext#rejected-timers).
     #[doc(alias = "notify_later")]
     fn schedule_after<M: HandledBy<A>>(&mut self, delay: Duration, message: M) -> TimerId {
-        M::schedule_by(ContextScheduler::<A>::new(self), Schedule::After(delay), None, message)
+        M::schedule_by::<Once<M>>(ContextScheduler::<A>::new(self), Schedule::After(delay), None, message)
     }
 
     /// Delivers `message` to this actor when the wall clock shows `at`; at once if that is past.
     fn schedule_at<M: HandledBy<A>>(&mut self, at: impl Into<SystemTime>, message: M) -> TimerId {
-        M::schedule_by(ContextScheduler::<A>::new(self), Schedule::At(at.into()), None, message)
+        M::schedule_by::<Once<M>>(ContextScheduler::<A>::new(self), Schedule::At(at.into()), None, message)
     }
 
     /// Returns a timer with options, to be completed by a time: `ctx.timer(options).schedule(delay, message)`.
@@ -173,7 +175,7 @@ where
     where
         M: HandledBy<A>,
     {
-        M::schedule_by(ContextScheduler::<A>::new(self), repeat.into(), None, message.into())
+        M::schedule_by::<Series<M>>(ContextScheduler::<A>::new(self), repeat.into(), None, message.into())
     }
 
     /// Delivers messages to this actor with a fixed delay, counted from the return of the previous message's handler.
@@ -186,7 +188,12 @@ where
     where
         M: HandledBy<A>,
     {
-        M::schedule_by(ContextScheduler::<A>::new(self), repeat.into().with_fixed_delay(), None, message.into())
+        M::schedule_by::<Series<M>>(
+            ContextScheduler::<A>::new(self),
+            repeat.into().with_fixed_delay(),
+            None,
+            message.into(),
+        )
     }
 
     /// Delivers messages to this actor at the times of a cron expression, on the wall clock: if the clock is stepped
@@ -218,7 +225,7 @@ where
     /// ```
     #[cfg(feature = "cron")]
     fn schedule_cron<M: HandledBy<A>>(&mut self, cron: Cron, message: impl Into<MessageSource<M>>) -> TimerId {
-        M::schedule_by(ContextScheduler::<A>::new(self), RepeatTimes::from(cron), None, message.into())
+        M::schedule_by::<Series<M>>(ContextScheduler::<A>::new(self), RepeatTimes::from(cron), None, message.into())
     }
 
     /// Runs a closure in this actor after `delay`, counted from now, and returns the timer's id at once.
@@ -262,14 +269,14 @@ where
     #[doc(alias = "run_later")]
     #[track_caller]
     fn run_after<F: FnOnce(&mut A, &mut Self) + 'static>(&mut self, delay: Duration, run: F) -> TimerId {
-        ContextScheduler::<A>::new(self).run(Schedule::After(delay), None, run)
+        ContextScheduler::<A>::new(self).run::<Once<_>, _>(Schedule::After(delay), None, run)
     }
 
     /// Runs a closure in this actor when the wall clock shows `at`; at once if that is past. See
     /// [`run_after`](Self::run_after).
     #[track_caller]
     fn run_at<F: FnOnce(&mut A, &mut Self) + 'static>(&mut self, at: impl Into<SystemTime>, run: F) -> TimerId {
-        ContextScheduler::<A>::new(self).run(Schedule::At(at.into()), None, run)
+        ContextScheduler::<A>::new(self).run::<Once<_>, _>(Schedule::At(at.into()), None, run)
     }
 
     /// Runs a closure in this actor at a fixed rate, on a grid that starts now, or at other
@@ -303,7 +310,7 @@ where
     where
         F: FnMut(&mut A, &mut Self) + 'static,
     {
-        ContextScheduler::<A>::new(self).run(repeat.into(), None, Repeated::new(run))
+        ContextScheduler::<A>::new(self).run::<Series<_>, _>(repeat.into(), None, Repeated::new(run))
     }
 
     /// Makes this actor run its due timers on a [request](crate::DueTimers) through its mailbox. To be called in

@@ -20,24 +20,26 @@ use crate::model::request_time::RequestTime;
 use crate::model::source::MessageSource;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
+use crate::service::deliver::job::Content;
+use crate::service::deliver::once::Once;
+use crate::service::deliver::series::Series;
 use crate::service::schedule::admission::TimerRequest;
 use crate::service::schedule::deadline::Schedule;
-use crate::service::schedule::plan::Plan;
 use crate::service::state::Service;
 
 /// The contents of each request below.
-struct Contents<M: TimerMessage, P: Plan<M>> {
+struct Contents<C: Content> {
     id: Cell<Option<TimerId>>,
-    target: Target<M>,
-    plan: P,
+    target: Target<C::Message>,
+    times: C::Times,
     requested: RequestTime,
     options: Option<Box<TimerOptions>>,
-    messages: P::Messages,
+    messages: C::Messages,
 }
 
-impl<M: TimerMessage, P: Plan<M>> Contents<M, P> {
-    fn new(target: Target<M>, plan: P, messages: P::Messages) -> Self {
-        Self { id: Cell::new(None), target, plan, requested: RequestTime::now(), options: None, messages }
+impl<C: Content> Contents<C> {
+    fn new(target: Target<C::Message>, times: C::Times, messages: C::Messages) -> Self {
+        Self { id: Cell::new(None), target, times, requested: RequestTime::now(), options: None, messages }
     }
 
     /// Returns the id of the timer, created by the first call.
@@ -48,30 +50,31 @@ impl<M: TimerMessage, P: Plan<M>> Contents<M, P> {
     }
 
     /// Schedules. The error is boxed, since it is as large as a message.
-    fn schedule(self, service: &Service) -> Result<TimerId, Box<ScheduleError<P::Messages>>> {
-        let Self { id, target, plan, requested, options, messages } = self;
+    fn schedule(self, service: &Service) -> Result<TimerId, Box<ScheduleError<C::Messages>>> {
+        let Self { id, target, times, requested, options, messages } = self;
         let waited = service.clock.since_request(requested);
-        let request = TimerRequest { waited, id: id.get(), ..TimerRequest::now(plan, options.as_deref()) };
-        service.try_schedule(request, target, messages).map_err(Box::new)
+        let options = options.as_deref();
+        let request = TimerRequest { waited, id: id.get(), options, ..TimerRequest::default() };
+        service.try_schedule::<C, _>(times, request, target, messages).map_err(Box::new)
     }
 
     #[expect(clippy::boxed_local, reason = "large, and rarely needed on the stack")]
-    fn lose(service: &Service, rejected: Box<ScheduleError<P::Messages>>) {
-        service.lose_rejected::<P, M>(*rejected, type_name::<M>(), false);
+    fn lose(service: &Service, rejected: Box<ScheduleError<C::Messages>>) {
+        service.lose_rejected::<C>(*rejected, type_name::<C::Message>(), false);
     }
 }
 
-/// Defines a request: its documentation, plan and messages, and the arguments of `new`.
+/// Defines a request: its documentation, content and messages, and the arguments of `new`.
 macro_rules! request {
     (
         $(#[$attribute:meta])*
-        $name:ident: $plan:ty => $messages:ty,
+        $name:ident: $content:ty => $messages:ty,
         $(#[$new:meta])*
         new($time:ident: $time_type:ty, $message_type:ty) = $value:expr
     ) => {
         $(#[$attribute])*
         #[must_use = "a request does nothing until it is sent to a timer actor"]
-        pub struct $name<M: TimerMessage>(Contents<M, $plan>);
+        pub struct $name<M: TimerMessage>(Contents<$content>);
 
         impl<M: TimerMessage> $name<M> {
             $(#[$new])*
@@ -105,14 +108,14 @@ macro_rules! request {
             fn handle(&mut self, $name(request): $name<M>, ctx: &mut Context<Self>) -> Self::Result {
                 self.count_requests(1, ctx);
                 let service = Arc::clone(self.service());
-                Answer { answer: request.schedule(&service), service, lose: Contents::<M, $plan>::lose }
+                Answer { answer: request.schedule(&service), service, lose: Contents::<$content>::lose }
             }
         }
 
         impl<M: TimerMessage> fmt::Debug for $name<M> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let Contents { id, plan, .. } = &self.0;
-                f.debug_struct(stringify!($name)).field("id", &id.get()).field("plan", plan).finish_non_exhaustive()
+                let Contents { id, times, .. } = &self.0;
+                f.debug_struct(stringify!($name)).field("id", &id.get()).field("times", times).finish_non_exhaustive()
             }
         }
     };
@@ -148,7 +151,7 @@ request! {
     /// assert_eq!(timers.send(Cancel(id)).await, Ok(CancelOutcome::Cancelled));
     /// # });
     /// ```
-    ScheduleAfter: Schedule => M,
+    ScheduleAfter: Once<M> => M,
     /// Returns a request to deliver `message` to `target` after `delay`.
     new(delay: Duration, M) = Schedule::After(delay)
 }
@@ -157,7 +160,7 @@ request! {
     /// A request to deliver a message at a wall-clock time; at once if that is past.
     ///
     /// Replies with the id, or a [`ScheduleError`] with the message. [`id`](Self::id) returns the id in advance.
-    ScheduleAt: Schedule => M,
+    ScheduleAt: Once<M> => M,
     /// Returns a request to deliver `message` to `target` when the wall clock shows `at`.
     new(at: impl Into<SystemTime>, M) = Schedule::At(at.into())
 }
@@ -191,7 +194,7 @@ request! {
     /// # Ok::<(), MailboxError>(())
     /// # }).unwrap();
     /// ```
-    ScheduleAtFixedRate: RepeatTimes => MessageSource<M>,
+    ScheduleAtFixedRate: Series<M> => MessageSource<M>,
     /// Returns a request to deliver messages to `target` at a fixed rate.
     new(repeat: impl Into<RepeatTimes>, impl Into<MessageSource<M>>) = repeat.into()
 }
@@ -228,7 +231,7 @@ request! {
     /// # Ok::<(), MailboxError>(())
     /// # }).unwrap();
     /// ```
-    ScheduleWithFixedDelay: RepeatTimes => MessageSource<M>,
+    ScheduleWithFixedDelay: Series<M> => MessageSource<M>,
     /// Returns a request to deliver messages to `target` with a fixed delay.
     new(repeat: impl Into<Repeat>, impl Into<MessageSource<M>>) = repeat.into().with_fixed_delay()
 }
@@ -259,7 +262,7 @@ request! {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # }).unwrap();
     /// ```
-    ScheduleCron: RepeatTimes => MessageSource<M>,
+    ScheduleCron: Series<M> => MessageSource<M>,
     /// Returns a request to deliver messages to `target` at the times of `cron`.
     new(cron: Cron, impl Into<MessageSource<M>>) = RepeatTimes::from(cron)
 }

@@ -22,10 +22,11 @@ use crate::model::source::MessageSource;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::delivery::{ClosureOf, HandlerOf};
-use crate::service::deliver::job::Destination;
+use crate::service::deliver::job::{Content, Destination};
+use crate::service::deliver::once::Once;
+use crate::service::deliver::series::Series;
 use crate::service::schedule::admission::TimerRequest;
 use crate::service::schedule::deadline::Schedule;
-use crate::service::schedule::plan::Plan;
 use crate::service::state::Service;
 
 /// A timer with options; created by [`ctx.timer`](crate::TimerContext::timer) for an actor's messages to itself, by
@@ -74,7 +75,7 @@ impl<S> TimerBuilder<S> {
     #[doc(alias = "after")]
     #[doc(alias = "at")]
     pub fn schedule<M: ScheduledBy<S>, T>(self, when: impl When<T>, message: M) -> TimerId {
-        M::schedule_by(self.scheduler, when.into_schedule(), Some(&self.options), message)
+        M::schedule_by::<Once<M>>(self.scheduler, when.into_schedule(), Some(&self.options), message)
     }
 
     /// As [`schedule`](Self::schedule), but hands a rejected message back.
@@ -119,7 +120,7 @@ impl<S> TimerBuilder<S> {
     where
         M: ScheduledBy<S>,
     {
-        M::try_schedule_by(self.scheduler, when.into_schedule(), Some(&self.options), message)
+        M::try_schedule_by::<Once<M>>(self.scheduler, when.into_schedule(), Some(&self.options), message)
     }
 
     /// Delivers messages repeatedly: at a fixed rate, with a [fixed delay](crate::Repeat::with_fixed_delay), at
@@ -159,7 +160,7 @@ impl<S> TimerBuilder<S> {
     where
         M: ScheduledBy<S>,
     {
-        M::schedule_by(self.scheduler, times.into(), Some(&self.options), message.into())
+        M::schedule_by::<Series<M>>(self.scheduler, times.into(), Some(&self.options), message.into())
     }
 
     /// As [`repeat`](Self::repeat), but hands a rejected message back.
@@ -174,7 +175,7 @@ impl<S> TimerBuilder<S> {
     where
         M: ScheduledBy<S>,
     {
-        M::try_schedule_by(self.scheduler, times.into(), Some(&self.options), message.into())
+        M::try_schedule_by::<Series<M>>(self.scheduler, times.into(), Some(&self.options), message.into())
     }
 }
 
@@ -210,7 +211,7 @@ where
     where
         F: FnOnce(&mut A, &mut A::Context) + 'static,
     {
-        self.scheduler.run(when.into_schedule(), Some(&self.options), run)
+        self.scheduler.run::<Once<_>, _>(when.into_schedule(), Some(&self.options), run)
     }
 
     /// As [`run`](Self::run), but hands a rejected closure back.
@@ -222,7 +223,7 @@ where
     where
         F: FnOnce(&mut A, &mut A::Context) + 'static,
     {
-        self.scheduler.try_run(when.into_schedule(), Some(&self.options), run)
+        self.scheduler.try_run::<Once<_>, _>(when.into_schedule(), Some(&self.options), run)
     }
 
     /// Runs a closure in the actor repeatedly, at times as in [`repeat`](Self::repeat).
@@ -252,7 +253,7 @@ where
     where
         F: FnMut(&mut A, &mut A::Context) + 'static,
     {
-        self.scheduler.run(times.into(), Some(&self.options), Repeated::new(run))
+        self.scheduler.run::<Series<_>, _>(times.into(), Some(&self.options), Repeated::new(run))
     }
 
     /// As [`run_repeatedly`](Self::run_repeatedly), but hands a rejected closure back.
@@ -264,7 +265,7 @@ where
     where
         F: FnMut(&mut A, &mut A::Context) + 'static,
     {
-        let scheduled = self.scheduler.try_run(times.into(), Some(&self.options), Repeated::new(run));
+        let scheduled = self.scheduler.try_run::<Series<_>, _>(times.into(), Some(&self.options), Repeated::new(run));
         scheduled.map_err(|rejected| rejected.map(|repeated| of_this_thread(repeated.into_closure())))
     }
 }
@@ -324,32 +325,38 @@ pub(crate) trait ScheduledBy<S>: TimerMessage + Sized {
     ) -> Result<(impl Deref<Target = Arc<Service>>, impl Destination<Self>, Option<OwnerId>), ScheduleError<()>>;
 
     #[inline(always)]
-    fn try_schedule_by<P: Plan<Self>>(
+    fn try_schedule_by<C: Content<Message = Self>>(
         scheduler: S,
-        plan: P,
+        times: C::Times,
         options: Option<&TimerOptions>,
-        messages: P::Messages,
-    ) -> Result<TimerId, ScheduleError<P::Messages>> {
+        messages: C::Messages,
+    ) -> Result<TimerId, ScheduleError<C::Messages>> {
         match Self::destination(scheduler) {
-            Ok((service, to, owner)) => {
-                service.try_schedule(TimerRequest { owner, ..TimerRequest::now(plan, options) }, to, messages)
-            }
+            Ok((service, to, owner)) => service.try_schedule::<C, _>(
+                times,
+                TimerRequest { options, owner, ..TimerRequest::default() },
+                to,
+                messages,
+            ),
             Err(reason) => Err(reason.map(|()| messages)),
         }
     }
 
     /// As [`try_schedule_by`](Self::try_schedule_by), and makes a rejected message a dead letter.
     #[inline(always)]
-    fn schedule_by<P: Plan<Self>>(
+    fn schedule_by<C: Content<Message = Self>>(
         scheduler: S,
-        plan: P,
+        times: C::Times,
         options: Option<&TimerOptions>,
-        messages: P::Messages,
+        messages: C::Messages,
     ) -> TimerId {
         match Self::destination(scheduler) {
-            Ok((service, to, owner)) => {
-                service.schedule(TimerRequest { owner, ..TimerRequest::now(plan, options) }, to, messages)
-            }
+            Ok((service, to, owner)) => service.schedule::<C, _>(
+                times,
+                TimerRequest { options, owner, ..TimerRequest::default() },
+                to,
+                messages,
+            ),
             Err(reason) => registry::lost_without_timers(&reason, type_name::<Self>()),
         }
     }
@@ -389,9 +396,9 @@ where
     /// Schedules a closure.
     #[inline(always)]
     #[track_caller]
-    pub(crate) fn run<P, R>(self, plan: P, options: Option<&TimerOptions>, run: R) -> TimerId
+    pub(crate) fn run<C, R>(self, times: C::Times, options: Option<&TimerOptions>, run: R) -> TimerId
     where
-        P: Plan<Closure<R>, Messages: From<Closure<R>>>,
+        C: Content<Message = Closure<R>, Messages: From<Closure<R>>>,
         R: Run<A>,
     {
         let place = Location::caller();
@@ -399,8 +406,8 @@ where
             Ok((service, owner)) => {
                 let closure = Closure::new(run, Arc::clone(&service.returned_values)).into();
                 let (owner, place) = (Some(owner), Some(place));
-                let request = TimerRequest { owner, place, ..TimerRequest::now(plan, options) };
-                service.schedule(request, ClosureOf::<A>::NEW, closure)
+                let request = TimerRequest { options, owner, place, ..TimerRequest::default() };
+                service.schedule::<C, _>(times, request, ClosureOf::<A>::NEW, closure)
             }
             Err(reason) => registry::lost_without_timers(&reason, name_at::<R>(place)),
         }
@@ -408,9 +415,9 @@ where
 
     /// As [`run`](Self::run), but hands it back if it is rejected.
     #[track_caller]
-    fn try_run<P, R>(self, plan: P, options: Option<&TimerOptions>, run: R) -> Result<TimerId, ScheduleError<R>>
+    fn try_run<C, R>(self, times: C::Times, options: Option<&TimerOptions>, run: R) -> Result<TimerId, ScheduleError<R>>
     where
-        P: Plan<Closure<R>, Messages: From<Closure<R>>>,
+        C: Content<Message = Closure<R>, Messages: From<Closure<R>>>,
         R: Run<A>,
     {
         let place = Some(Location::caller());
@@ -419,9 +426,9 @@ where
             Err(reason) => return Err(reason.map(|()| run)),
         };
         let closure = Closure::new(run, Arc::clone(&service.returned_values)).into();
-        let request = TimerRequest { owner: Some(owner), place, ..TimerRequest::now(plan, options) };
-        let scheduled = service.try_schedule(request, ClosureOf::<A>::NEW, closure);
-        let inner = |messages| P::into_message(messages).and_then(Closure::into_inner);
+        let request = TimerRequest { options, owner: Some(owner), place, ..TimerRequest::default() };
+        let scheduled = service.try_schedule::<C, _>(times, request, ClosureOf::<A>::NEW, closure);
+        let inner = |messages| C::into_message(messages).and_then(Closure::into_inner);
         scheduled.map_err(|rejected| rejected.map(|messages| of_this_thread(inner(messages))))
     }
 }

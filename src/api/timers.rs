@@ -19,6 +19,8 @@ use crate::model::source::MessageSource;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::model::view::{Snapshot, TimerInfo};
+use crate::service::deliver::once::Once;
+use crate::service::deliver::series::Series;
 use crate::service::owner::thread_registry;
 use crate::service::query::directory;
 use crate::service::schedule::admission::TimerRequest;
@@ -84,7 +86,7 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        self.service.schedule(TimerRequest::now(Schedule::After(delay), None), target.into(), message)
+        self.service.schedule::<Once<M>, _>(Schedule::After(delay), TimerRequest::default(), target.into(), message)
     }
 
     /// Delivers `message` to `target` when the wall clock shows `at`; at once if that is past.
@@ -92,7 +94,7 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        self.service.schedule(TimerRequest::now(Schedule::At(at.into()), None), target.into(), message)
+        self.service.schedule::<Once<M>, _>(Schedule::At(at.into()), TimerRequest::default(), target.into(), message)
     }
 
     /// Returns a timer with options for `target`, to be completed by a time: `timers.timer(target,
@@ -157,8 +159,7 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        let request = TimerRequest::now(repeat.into(), None);
-        self.service.schedule(request, target.into(), message.into())
+        self.service.schedule::<Series<M>, _>(repeat.into(), TimerRequest::default(), target.into(), message.into())
     }
 
     /// Delivers messages to `target` with a fixed delay, counted from the previous delivery or, if the target is
@@ -172,8 +173,8 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        let request = TimerRequest::now(repeat.into().with_fixed_delay(), None);
-        self.service.schedule(request, target.into(), message.into())
+        let times = repeat.into().with_fixed_delay();
+        self.service.schedule::<Series<M>, _>(times, TimerRequest::default(), target.into(), message.into())
     }
 
     /// Delivers messages to `target` at the times of a cron expression, on the wall clock: if the clock is stepped the
@@ -188,8 +189,7 @@ impl Timers {
     where
         M: TimerMessage,
     {
-        let request = TimerRequest::now(RepeatTimes::from(cron), None);
-        self.service.schedule(request, target.into(), message.into())
+        self.service.schedule::<Series<M>, _>(cron.into(), TimerRequest::default(), target.into(), message.into())
     }
 
     /// Cancels a timer, of this or any other timer actor of the process.

@@ -16,16 +16,21 @@
 //! delivery.
 
 use std::any::{TypeId, type_name};
+use std::time::Duration;
 
 use crate::engine::{DeadLetterReason, DueTimer, Outcome};
 use crate::model::closure::Place;
 use crate::model::dead_letter::DeadLetterEvent;
+use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
+use crate::model::repeat::Calendar;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::message_ref::{BoxedMessage, MessageRef};
 use crate::service::deliver::message_stores::{MessageStores, Ways, discard_stored};
 use crate::service::deliver::wakeup::Wakeup;
+use crate::service::schedule::admission::TimerRequest;
+use crate::service::schedule::first_run::FirstRun;
 use crate::service::state::{Service, Session, State};
 
 pub(crate) const STOPPED: DeadLetterReason = DeadLetterReason::RecipientStopped;
@@ -122,9 +127,13 @@ pub(crate) type MessageOf<C> = <C as Content>::Message;
 /// A job for a recipient.
 pub(crate) type TargetJob<C> = Job<C, Target<MessageOf<C>>>;
 
-/// A message or its producer, and the steps by which a message leaves.
+/// A message or its producer, the times that determine which, and the steps by which a message leaves.
 pub(crate) trait Content: Send + Sized + 'static {
     type Message: TimerMessage;
+    /// The requested times.
+    type Times;
+    /// The caller's form of the message or producer, which a rejection returns.
+    type Messages;
     /// The part that leaves the store.
     type Part;
     /// User code that produces messages.
@@ -132,6 +141,23 @@ pub(crate) trait Content: Send + Sized + 'static {
 
     /// Whether a message is produced by user code.
     const PRODUCES: bool;
+
+    /// Returns the first run, as of `now`. Reads clocks: not to be called under the lock.
+    ///
+    /// # Errors
+    /// The timer is impossible.
+    fn first_run(
+        times: Self::Times,
+        service: &Service,
+        now: Duration,
+        request: TimerRequest<'_>,
+    ) -> Result<FirstRun, ScheduleError<()>>;
+
+    /// `calendar` is that of the timer, if it has one.
+    fn new(messages: Self::Messages, calendar: Option<Box<Calendar>>) -> Self;
+
+    /// Returns the message of a rejected timer, unless it would have to be made.
+    fn into_message(messages: Self::Messages) -> Option<Self::Message>;
 
     /// Step 1. Returns `None` if the timer was cancelled.
     fn take<D>(service: &Service, state: &mut State, due: DueTimer<MessageRef>) -> Option<Taken<Self>>

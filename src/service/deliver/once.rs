@@ -1,9 +1,16 @@
 //! The message of a timer that does not repeat, as it is stored.
 
+use std::time::Duration;
+
 use crate::engine::{DueTimer, Outcome};
+use crate::model::error::ScheduleError;
+use crate::model::repeat::Calendar;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{Committed, Content, Deferred, Destination, Job, Taken, Via};
 use crate::service::deliver::message_ref::{BoxedMessage, MessageRef};
+use crate::service::schedule::admission::TimerRequest;
+use crate::service::schedule::deadline::Schedule;
+use crate::service::schedule::first_run::FirstRun;
 use crate::service::state::{Service, State};
 
 /// A message.
@@ -11,10 +18,32 @@ pub(crate) struct Once<M>(pub(crate) M);
 
 impl<M: TimerMessage> Content for Once<M> {
     type Message = M;
+    type Times = Schedule;
+    type Messages = M;
     type Part = M;
     type Producer = ();
 
     const PRODUCES: bool = false;
+
+    #[inline(always)]
+    fn first_run(
+        schedule: Schedule,
+        service: &Service,
+        now: Duration,
+        request: TimerRequest<'_>,
+    ) -> Result<FirstRun, ScheduleError<()>> {
+        let due_time = service.due_time(now, request.waited, schedule, request.options);
+        Ok(FirstRun { due_time, recurrence: None, calendar: None })
+    }
+
+    #[inline(always)]
+    fn new(message: M, _: Option<Box<Calendar>>) -> Self {
+        Self(message)
+    }
+
+    fn into_message(message: M) -> Option<M> {
+        Some(message)
+    }
 
     #[inline(always)]
     fn take<D>(service: &Service, state: &mut State, due: DueTimer<MessageRef>) -> Option<Taken<Self>>

@@ -3,13 +3,16 @@
 use std::time::{Duration, SystemTime};
 
 use crate::engine::{ClockReading, DeadLetterReason, DueTimer, NextRun, Outcome, Recurrence, Repeated};
+use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
-use crate::model::repeat::{Calendar, Occurrence};
+use crate::model::repeat::{Calendar, Occurrence, RepeatTimes};
 use crate::model::source::MessageSource;
 use crate::model::timer_message::TimerMessage;
 use crate::service::deliver::job::{Committed, Content, Deferred, Destination, Job, Taken, Via};
 use crate::service::deliver::message_ref::{BoxedMessage, MessageRef};
+use crate::service::schedule::admission::TimerRequest;
 use crate::service::schedule::deadline::since_epoch;
+use crate::service::schedule::first_run::FirstRun;
 use crate::service::state::{Service, State};
 
 /// The producer of a timer's messages; absent while a message is produced.
@@ -55,10 +58,29 @@ impl<M: TimerMessage> Producer<M> {
 
 impl<M: TimerMessage> Content for Series<M> {
     type Message = M;
+    type Times = RepeatTimes;
+    type Messages = MessageSource<M>;
     type Part = Repetition<M>;
     type Producer = Producer<M>;
 
     const PRODUCES: bool = true;
+
+    fn first_run(
+        times: RepeatTimes,
+        service: &Service,
+        now: Duration,
+        request: TimerRequest<'_>,
+    ) -> Result<FirstRun, ScheduleError<()>> {
+        service.first_repetition(times, now, request)
+    }
+
+    fn new(source: MessageSource<M>, calendar: Option<Box<Calendar>>) -> Self {
+        Self(Some(Producer { source, calendar }))
+    }
+
+    fn into_message(source: MessageSource<M>) -> Option<M> {
+        source.into_original()
+    }
 
     fn take<D>(service: &Service, state: &mut State, due: DueTimer<MessageRef>) -> Option<Taken<Self>>
     where

@@ -1,6 +1,6 @@
 //! Admission: a request becomes a timer in the engine and a message in its store, or is rejected with its message.
 //!
-//! A single request passes [`Service::try_schedule`]: the [plan](Plan::first_run) computes the deadline, the
+//! A single request passes [`Service::try_schedule`]: the [content](Content::first_run) computes the deadline, the
 //! [destination](Destination::store) selects the store, and [`State::admit`] admits. [`Service::schedule_batch`] takes the
 //! same steps with many single messages, from one reading of the clock and under one lock.
 //!
@@ -18,11 +18,12 @@ use crate::model::repeat::Calendar;
 use crate::model::request_time::RequestTime;
 use crate::model::target::Target;
 use crate::model::timer_message::TimerMessage;
-use crate::service::deliver::job::{Destination, Job};
+use crate::service::deliver::job::{Content, Destination, Job, MessageOf};
 use crate::service::deliver::message_ref::MessageRef;
+use crate::service::deliver::once::Once;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::schedule::deadline::{DueTime, Schedule};
-use crate::service::schedule::plan::{FirstRun, Plan};
+use crate::service::schedule::first_run::FirstRun;
 use crate::service::state::{Service, State};
 use crate::timing::Key;
 
@@ -33,10 +34,9 @@ const POKE_EVERY: u64 = 4096;
 /// Timers of a batch that are admitted under one lock: some microseconds' worth.
 pub(crate) const ADMITTED_AT_ONCE: usize = 64;
 
-/// A request for a timer, apart from its recipient and its messages; with its [`DueTime`] in place of the plan it can be
-/// admitted.
-pub(crate) struct TimerRequest<'o, P> {
-    pub(crate) plan: P,
+/// A request for a timer, apart from its times, its recipient and its messages.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct TimerRequest<'o> {
     /// The age of the request, measured before the call.
     pub(crate) waited: Duration,
     /// The caller's id.
@@ -46,13 +46,6 @@ pub(crate) struct TimerRequest<'o, P> {
     pub(crate) owner: Option<OwnerId>,
     /// The place of the call, if it names the type of the messages.
     pub(crate) place: Option<Place>,
-}
-
-impl<'o, P> TimerRequest<'o, P> {
-    /// Returns a request of this moment, for a target.
-    pub(crate) const fn now(plan: P, options: Option<&'o TimerOptions>) -> Self {
-        Self { plan, waited: Duration::ZERO, id: None, options, owner: None, place: None }
-    }
 }
 
 /// A request for one message of a batch.
@@ -66,7 +59,8 @@ pub(crate) struct BatchEntry<M: TimerMessage> {
 
 /// An admitted timer, and the message of the one that had its key; or the reason of its rejection, its rest and its
 /// messages. For use after unlocking.
-type Admission<M, P> = Result<(Key, Option<MessageRef>), (ScheduleError<()>, Rest<M>, P)>;
+type Admission<C> =
+    Result<(Key, Option<MessageRef>), (ScheduleError<()>, Rest<MessageOf<C>>, <C as Content>::Messages)>;
 
 /// The target and the calendar of a rejected timer.
 type Rest<M> = (Option<Target<M>>, Option<Box<Calendar>>);
@@ -78,47 +72,49 @@ impl Service {
     /// Schedules the messages of one timer. If it is rejected, its message becomes a dead letter, and the id is that of
     /// no timer.
     #[inline(always)]
-    pub(crate) fn schedule<P, D, M>(&self, request: TimerRequest<'_, P>, to: D, messages: P::Messages) -> TimerId
+    pub(crate) fn schedule<C, D>(
+        &self,
+        times: C::Times,
+        request: TimerRequest<'_>,
+        to: D,
+        messages: C::Messages,
+    ) -> TimerId
     where
-        P: Plan<M>,
-        D: Destination<M>,
-        M: TimerMessage,
+        C: Content,
+        D: Destination<MessageOf<C>>,
     {
-        let place = request.place;
-        match self.try_schedule::<P, D, M>(request, to, messages) {
+        match self.try_schedule::<C, D>(times, request, to, messages) {
             Ok(id) => id,
-            Err(rejected) => self.lose_rejected::<P, M>(rejected, D::message_type(place), D::IS_THREAD_BOUND),
+            Err(rejected) => self.lose_rejected::<C>(rejected, D::message_type(request.place), D::IS_THREAD_BOUND),
         }
     }
 
     /// Schedules the messages of one timer. If it is rejected, the error returns them.
     #[inline(always)]
-    pub(crate) fn try_schedule<P, D, M>(
+    pub(crate) fn try_schedule<C, D>(
         &self,
-        TimerRequest { plan, waited, id, options, owner, place }: TimerRequest<'_, P>,
+        times: C::Times,
+        request: TimerRequest<'_>,
         to: D,
-        messages: P::Messages,
-    ) -> Result<TimerId, ScheduleError<P::Messages>>
+        messages: C::Messages,
+    ) -> Result<TimerId, ScheduleError<C::Messages>>
     where
-        P: Plan<M>,
-        D: Destination<M>,
-        M: TimerMessage,
+        C: Content,
+        D: Destination<MessageOf<C>>,
     {
-        let FirstRun { due_time, recurrence, calendar } = match plan.first_run(self, self.clock.now(), waited, options)
-        {
+        let FirstRun { due_time, recurrence, calendar } = match C::first_run(times, self, self.clock.now(), request) {
             Ok(first_run) => first_run,
             Err(reason) => return Err(self.reject(reason, messages)),
         };
-        let request = TimerRequest { plan: due_time, waited, id, options, owner, place };
         let mut wakeup = Wakeup::default();
         let mut state = self.state();
-        let admission = state.admit::<P, D, M>(&request, (recurrence, calendar), to, messages, &mut wakeup);
+        let admission = state.admit::<C, D>(&due_time, (recurrence, calendar), request, to, messages, &mut wakeup);
         match admission.as_ref().ok().and_then(|(_, replaced)| *replaced) {
             Some(payload) => self.discard(state, payload),
             None => drop(state),
         }
         self.notify(wakeup);
-        self.answer(&request, admission)
+        self.answer::<C>(&due_time, request.id, admission)
     }
 
     /// Schedules some messages, in order, with one reading of the clock and one lock.
@@ -137,33 +133,37 @@ impl Service {
             .zip(&options)
             .map(|((BatchEntry { target, schedule, message, .. }, waited), options)| {
                 let options = options.as_deref();
-                let plan = self.due_time(now, waited, schedule, options);
-                (TimerRequest { waited, ..TimerRequest::now(plan, options) }, target, message)
+                let due_time = self.due_time(now, waited, schedule, options);
+                (due_time, TimerRequest { options, ..TimerRequest::default() }, target, message)
             })
             .collect();
         let (mut wakeup, mut replaced) = (Wakeup::default(), Vec::new());
         let mut state = self.state();
         let admissions: Vec<_> = prepared
             .into_iter()
-            .map(|(request, target, message)| {
-                let admission = state.admit::<Schedule, _, M>(&request, (None, None), target, message, &mut wakeup);
+            .map(|(due_time, request, target, message)| {
+                let admission =
+                    state.admit::<Once<M>, _>(&due_time, (None, None), request, target, message, &mut wakeup);
                 replaced.extend(admission.as_ref().ok().and_then(|(_, replaced)| *replaced));
-                (request, admission)
+                (due_time, admission)
             })
             .collect();
         drop(state);
         replaced.into_iter().for_each(|payload| self.discard(self.state(), payload));
         self.notify(wakeup);
-        answers.extend(admissions.into_iter().map(|(request, admission)| self.answer(&request, admission)));
+        answers.extend(
+            admissions.into_iter().map(|(due_time, admission)| self.answer::<Once<M>>(&due_time, None, admission)),
+        );
     }
 
     /// Answers a request.
     #[inline(always)]
-    fn answer<M: TimerMessage, P>(
+    fn answer<C: Content>(
         &self,
-        TimerRequest { plan: due_time, id, .. }: &TimerRequest<'_, DueTime>,
-        admission: Admission<M, P>,
-    ) -> Result<TimerId, ScheduleError<P>> {
+        due_time: &DueTime,
+        id: Option<TimerId>,
+        admission: Admission<C>,
+    ) -> Result<TimerId, ScheduleError<C::Messages>> {
         match admission {
             Ok((key, _)) => {
                 let delay = due_time.delay;
@@ -200,20 +200,20 @@ impl State {
     /// Admits a timer with its message and labels, in place of the one that had its key. The exchange is atomic: no one
     /// sees both, or neither.
     #[inline(always)]
-    fn admit<P, D, M>(
+    fn admit<C, D>(
         &mut self,
-        TimerRequest { plan: due_time, id, options, owner, place, .. }: &TimerRequest<'_, DueTime>,
+        due_time: &DueTime,
         (recurrence, calendar): (Option<Recurrence>, Option<Box<Calendar>>),
+        TimerRequest { id, options, owner, place, .. }: TimerRequest<'_>,
         to: D,
-        messages: P::Messages,
+        messages: C::Messages,
         wakeup: &mut Wakeup,
-    ) -> Admission<M, P::Messages>
+    ) -> Admission<C>
     where
-        P: Plan<M>,
-        D: Destination<M>,
-        M: TimerMessage,
+        C: Content,
+        D: Destination<MessageOf<C>>,
     {
-        let (owner, store) = (*owner, D::store::<P::Content>(&mut self.stores, *place));
+        let store = D::store::<C>(&mut self.stores, place);
         let name = id.map(|id| id.as_uuid().as_u128());
         if let Some((id, name)) = id.zip(name)
             && self.engine.named(name).is_some_and(|key| self.engine.timer(key).is_some())
@@ -231,7 +231,7 @@ impl State {
         let scoped = options.and_then(|options| Some((options, key_scope()?)));
         let label = scoped.and_then(|(options, scope)| self.key_types.scoped_key(options, scope, D::key_type()));
         let old = label.as_ref().and_then(|key| self.engine.labels().holder(key));
-        let slab = self.stores.slab::<Job<P::Content, D>>(store);
+        let slab = self.stores.slab::<Job<C, D>>(store);
         let Some((slab, slot)) = slab.and_then(|slab| slab.reserve().map(|slot| (slab, slot))) else {
             let rejected = self.engine.reject(RejectReason::Capacity);
             return Err((self.reason(rejected), (to.into_target(), calendar), messages));
@@ -253,7 +253,7 @@ impl State {
                 return Err((self.reason(rejected), (to.into_target(), calendar), messages));
             }
         };
-        slab.fill(slot, Job { to, content: P::content(messages, calendar) });
+        slab.fill(slot, Job { to, content: C::new(messages, calendar) });
         if let Some(recurrence) = recurrence {
             // There is room for as many recurrences as timers.
             self.engine.set_recurrence(key, recurrence);

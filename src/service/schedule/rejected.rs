@@ -4,9 +4,8 @@ use crate::engine::DeadLetterReason;
 use crate::model::dead_letter::DeadLetterEvent;
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
-use crate::model::timer_message::TimerMessage;
+use crate::service::deliver::job::Content;
 use crate::service::deliver::wakeup::Wakeup;
-use crate::service::schedule::plan::Plan;
 use crate::service::state::Service;
 use crate::trace;
 
@@ -18,16 +17,12 @@ impl Service {
     /// thread is dropped here.
     #[cold]
     #[inline(never)]
-    pub(crate) fn lose_rejected<P, M>(
+    pub(crate) fn lose_rejected<C: Content>(
         &self,
-        rejected: ScheduleError<P::Messages>,
+        rejected: ScheduleError<C::Messages>,
         message_type: &'static str,
         is_thread_bound: bool,
-    ) -> TimerId
-    where
-        P: Plan<M>,
-        M: TimerMessage,
-    {
+    ) -> TimerId {
         let (id, mut messages) = (TimerId::new(), None);
         let reason = rejected.map(|content| messages = Some(content));
         // The timer of a repeated request is there: nothing is lost.
@@ -37,7 +32,7 @@ impl Service {
         }
         let mut message = None;
         if self.has_subscribers() && !self.is_stopped() && !is_thread_bound {
-            message = messages.take().and_then(P::into_message).map(|message| Box::new(message) as _);
+            message = messages.take().and_then(C::into_message).map(|message| Box::new(message) as _);
         }
         let letter = DeadLetterEvent {
             id,

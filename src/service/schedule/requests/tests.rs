@@ -10,6 +10,7 @@ use crate::api::timer_actor::TimerActor;
 use crate::model::error::ScheduleError;
 use crate::model::id::TimerId;
 use crate::model::target::Target;
+use crate::service::deliver::once::Once;
 use crate::service::schedule::admission::TimerRequest;
 use crate::tests::fixture::{Bell, Ring};
 
@@ -23,8 +24,9 @@ fn an_id_that_a_pending_timer_has_is_rejected_and_counted() {
         let id = TimerId::new();
         let schedule = || {
             let hour = Schedule::After(Duration::from_secs(3600));
-            timers.service().try_schedule(
-                TimerRequest { id: Some(id), ..TimerRequest::now(hour, None) },
+            timers.service().try_schedule::<Once<_>, _>(
+                hour,
+                TimerRequest { id: Some(id), ..TimerRequest::default() },
                 Target::from(&bell),
                 Ring,
             )
