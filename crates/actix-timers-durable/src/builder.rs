@@ -82,7 +82,8 @@ impl DurableTimers {
 }
 
 impl DurableTimersBuilder {
-    /// Sets the name for metrics and for the committer's thread, default `durable`.
+    /// Sets the name for metrics and for the committer's thread, default `durable`. Two durable timers of one name overwrite each
+    /// other's gauges.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
