@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use actix_timers_durable::store::{
-    EmbeddedStore, Look, Looked, Next, Op, Outcome, Part, Placed, Position, Query, Reads, Record, State, Store,
+    Delivery, Effect, EmbeddedStore, Look, Looked, Next, Op, Outcome, Part, Placed, Position, Query, Reads, Record,
+    State, Store,
 };
 use actix_timers_durable::{DueTime, DurableId, DurableTimers, StoreError};
 use rusqlite::Connection;
@@ -190,6 +192,68 @@ fn a_constraint_of_an_operator_refuses_only_its_violations() {
     let outcomes = store.apply(&[put(&record(1, 0)), put(&same), put(&record(3, 0))], at(0)).unwrap();
     assert!(outcomes[0].is_ok() && matches!(outcomes[1], Err(StoreError::Rejected(_))) && outcomes[2].is_ok());
     assert_eq!(store.counts(None).unwrap().pending, 2);
+}
+
+#[test]
+fn a_refused_change_leaves_the_effects_of_its_group() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open(directory.path()).unwrap();
+    store.transaction(|connection| connection.execute_batch("CREATE TABLE effects (number INTEGER)")).unwrap();
+    by_hand(directory.path()).execute_batch("CREATE UNIQUE INDEX mine ON timers (payload)").unwrap();
+    let (timer, other) = (record(1, 0), record(2, 0));
+    let delivery = Delivery { attempt: 1, ..timer.delivery() };
+    store.apply(&[put(&timer), put(&other), claim(&[timer.id])], at(0)).unwrap();
+    let effect = Effect::new(|connection| connection.execute("INSERT INTO effects VALUES (1)", ()).is_ok());
+    let same = Record { payload: other.payload, ..record(3, 0) };
+    let outcomes = store.apply(&[Op::EndWith(delivery, Next::Delete, effect), put(&same)], at(0)).unwrap();
+    assert!(matches!(outcomes[..], [Ok(_), Err(StoreError::Rejected(_))]), "{outcomes:?}");
+}
+
+/// Makes the index of keys lack all entries, as a damaged page of it does.
+fn empty_index(path: &Path) {
+    let rewrite = |from: &str, to: &str| {
+        let sql = format!("UPDATE sqlite_schema SET sql = replace(sql, '{from}', '{to}') WHERE name = 'keys'");
+        by_hand(path).execute_batch(&format!("PRAGMA writable_schema = ON; {sql}")).unwrap();
+    };
+    rewrite("WHERE key IS NOT NULL", "WHERE key IS NULL AND node = 77");
+    by_hand(path).execute_batch("REINDEX keys").unwrap();
+    rewrite("WHERE key IS NULL AND node = 77", "WHERE key IS NOT NULL");
+}
+
+#[test]
+fn a_timer_that_an_index_lacks_fails_the_store_and_holds_up_no_other_for_ever() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open(directory.path()).unwrap();
+    let keyed = Record { key: Some("k".into()), ..record(1, 0) };
+    store.apply(&[put(&keyed), put(&record(2, 0))], at(0)).unwrap();
+    drop(store);
+    empty_index(directory.path());
+    let mut store = open(directory.path()).unwrap();
+    let cancels = [Op::Cancel(record(2, 0).id), Op::Cancel(keyed.id)];
+    assert!(matches!(store.apply(&cancels, at(0)), Err(StoreError::Unavailable(_))));
+    assert!(matches!(store.apply(&cancels, at(0)), Err(StoreError::Failed(_))));
+}
+
+#[test]
+fn a_timer_is_found_at_each_moment_of_its_requeue() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open(directory.path()).unwrap();
+    let timer = record(1, 0);
+    store.apply(&[put(&timer)], at(0)).unwrap();
+    let mut reader = store.reader().unwrap().unwrap();
+    thread::scope(|scope| {
+        let requeues = scope.spawn(|| {
+            for _ in 0..100 {
+                let delivery = Delivery { attempt: 1, ..timer.delivery() };
+                let dead = Next::Dead { reason: "no".into(), then: None };
+                let ops = [claim(&[timer.id]), Op::End(delivery, dead), Op::Requeue(timer.id)];
+                ops.into_iter().for_each(|op| assert!(store.apply(&[op], at(0)).unwrap()[0].is_ok()));
+            }
+        });
+        while !requeues.is_finished() {
+            assert!(reader.get(timer.id).unwrap().is_some());
+        }
+    });
 }
 
 #[test]

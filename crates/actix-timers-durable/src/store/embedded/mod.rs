@@ -71,8 +71,6 @@ pub struct EmbeddedStore {
     joined_as: i64,
     /// Whether claims may have been made of which the caller does not know.
     must_sweep: bool,
-    /// Whether the last look has met damage.
-    is_suspect: bool,
     /// Claims of ended processes that were claimed again.
     interrupted: u64,
     /// SQLite's number of commits by others, at the last beat or the join.
@@ -133,7 +131,6 @@ impl EmbeddedStore {
             node: 0,
             joined_as: 0,
             must_sweep: false,
-            is_suspect: false,
             interrupted: 0,
             data_version: None,
             is_changed: false,
@@ -218,7 +215,7 @@ impl EmbeddedStore {
             let mut connection = place.connect()?;
             place.write_log_again(&connection).map_err(|error| place.unreadable(&error))?;
             if let State::Suspicious(reason) = &self.state {
-                let check = connection.query_row("PRAGMA quick_check(1)", (), |row| row.get::<_, String>(0));
+                let check = connection.query_row("PRAGMA integrity_check(1)", (), |row| row.get::<_, String>(0));
                 if check.map_err(|error| place.unreadable(&error))? != "ok" {
                     let reason = reason.clone();
                     return Err(self.give_up(&reason));
@@ -251,17 +248,10 @@ impl EmbeddedStore {
         let found =
             pauses::held(connection, &name, now).and_then(|paused| queries::look(connection, look, node, &paused));
         found.map_err(|error| match meaning(&error) {
-            Meaning::Damaged => self.damaged(error),
+            // The files are checked, since no change might notice it without a claim.
+            Meaning::Damaged => self.failed(error, true).into(),
             _ => unreadable(&self.path, &error),
         })
-    }
-
-    /// Has the files checked after damage that a look has met, since no change might notice it without a claim. The second in a
-    /// row is final: a check does not find all that an index can lack.
-    fn damaged(&mut self, error: rusqlite::Error) -> StoreError {
-        let (is_again, reason) = (std::mem::replace(&mut self.is_suspect, true), error.to_string());
-        let error = self.failed(error, true).into();
-        if is_again { self.give_up(&reason) } else { error }
     }
 
     /// Notes SQLite's number of commits by others, and returns it.
@@ -399,7 +389,10 @@ impl Store for EmbeddedStore {
         if ops.is_empty() {
             return Ok(Vec::new());
         }
-        let made: Result<Vec<Made>, _> = self.write(now, |changes| changes.make_all(ops));
+        // An effect is made once: the failure of another change must not undo it.
+        let has_effect = ops.iter().any(|op| matches!(op, Op::EndWith(..)));
+        let make = |changes: &mut Changes<'_>| if has_effect { changes.make_each(ops) } else { changes.make_all(ops) };
+        let made: Result<Vec<Made>, _> = self.write(now, make);
         match made {
             // Only then each change has a savepoint.
             Err(WriteError::Statement(_)) => Ok(self.write(now, |changes| changes.make_each(ops))?),
@@ -409,7 +402,6 @@ impl Store for EmbeddedStore {
 
     fn look(&mut self, look: &Look, now: DueTime) -> Looking {
         let found = self.find(look, now);
-        self.is_suspect &= found.is_err();
         Box::new(|| found)
     }
 

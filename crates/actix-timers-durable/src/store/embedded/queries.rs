@@ -165,6 +165,8 @@ pub(super) fn unreadable(path: &Path, error: &rusqlite::Error) -> StoreError {
 }
 
 fn get(connection: &Connection, id: DurableId) -> rusqlite::Result<Option<Found>> {
+    // Of one state of the database.
+    let _transaction = connection.unchecked_transaction()?;
     let found = match find(connection, id, 0, Part::Pending)? {
         None => find(connection, id, 0, Part::Dead)?,
         found => found,

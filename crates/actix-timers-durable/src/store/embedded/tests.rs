@@ -5,9 +5,7 @@ use std::sync::Arc;
 use rusqlite::Connection;
 
 use super::{EmbeddedStore, changes, claims, columns, pauses, place, queries};
-use crate::store::{
-    Claim, Delivery, Filter, Look, Next, NodeInfo, Op, Outcome, Part, Query, Reads, Served, Store, StoreError, Suspects,
-};
+use crate::store::{Claim, Delivery, Filter, Next, NodeInfo, Op, Outcome, Part, Query, Reads, Served, Store, Suspects};
 use crate::{DueTime, DurableId};
 
 fn plan(connection: &Connection, sql: &str) -> Vec<String> {
@@ -201,20 +199,6 @@ fn a_sweep_whose_reply_was_lost_keeps_what_runs() {
     assert_eq!(store.beat(&running[2..], now).unwrap().lost, []);
     store.apply(&[Op::Requeue(ids[0]), claim], now).unwrap();
     assert_eq!(store.counts(None).unwrap().pending, 1);
-}
-
-#[test]
-fn damage_that_looks_meet_twice_in_a_row_is_final() {
-    let mut store = EmbeddedStore::in_memory().unwrap();
-    let look = Look { after: None, until: DueTime::MAX, filter: Arc::default(), limit: 1, share: None };
-    let corrupt = || rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT), None);
-    for _ in 0..2 {
-        assert!(matches!(store.damaged(corrupt()), StoreError::Unavailable(_)));
-        assert!(store.look(&look, DueTime::MIN)().is_ok());
-    }
-    assert!(matches!(store.damaged(corrupt()), StoreError::Unavailable(_)));
-    assert!(matches!(store.damaged(corrupt()), StoreError::Failed(_)));
-    assert!(matches!(store.look(&look, DueTime::MIN)(), Err(StoreError::Failed(_))));
 }
 
 #[test]
