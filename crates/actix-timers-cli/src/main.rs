@@ -28,7 +28,7 @@ show     one timer, with its message
 cancel   deletes a timer that is not a dead letter
 requeue  makes a dead letter a pending timer again, due now, with its whole budget
 discard  deletes a dead letter
-check    reads everything, and lists damage
+check    reads all but the past, and lists damage
 copy     copies all timers and dead letters from the first store to the second, but neither the past nor keys that are kept
          for timers that are complete; fails if routes or nodes are paused, and lists them: pauses are not copied
 
@@ -275,7 +275,7 @@ fn check(directory: &str, out: &mut dyn Write) -> Result<(), Problem> {
     if !issues.is_empty() {
         return Err(Problem::Other(format!("{} issues: restore a backup", issues.len())));
     }
-    Ok(writeln!(out, "{}: everything can be read, and is as it was stored", Shown(directory))?)
+    Ok(writeln!(out, "{}: each timer and dead letter is as it was stored", Shown(directory))?)
 }
 
 /// The output of a command that goes on when its reader has closed the pipe.

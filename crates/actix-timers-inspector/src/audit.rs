@@ -4,11 +4,12 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use actix_timers::integration::contain;
 use actix_web::HttpRequest;
 
 /// A change of timers through an inspector. It is reported when its outcome is known, also if the client has left by
 /// then, or if it was in vain, as `already_delivered`, `not_paused`, `key_in_use` or `still_pending`; a request that was
-/// rejected, or found no timer, is not.
+/// rejected, or found no timer by its id, is not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Change {
@@ -18,8 +19,8 @@ pub struct Change {
     pub peer: Option<SocketAddr>,
     /// `cancel`, `requeue`, `discard`, `pause` or `resume`.
     pub action: &'static str,
-    /// The id of a timer; or the parameters of a filter, as in the request; or `route`, `node` or `timer` with
-    /// the name and the store, `route mail in reminders`.
+    /// The id of a timer; or the parameters of a filter, as in the request, or `route`, `node` or `timer` with
+    /// the name; both with the store, as in `route mail in reminders`.
     pub target: String,
     /// The outcome, as in the response; `failed: ` and the reason if not all of it is known to be done.
     pub outcome: String,
@@ -61,7 +62,7 @@ impl Audit {
             "timers changed"
         );
         if let Some(listener) = &self.listener {
-            listener(&change);
+            _ = contain(|| listener(&change));
         }
     }
 }

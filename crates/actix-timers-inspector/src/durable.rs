@@ -141,19 +141,6 @@ fn failed(error: DurableError) -> Rejection {
     Rejection::Store(error.to_string())
 }
 
-/// The counts of a store.
-#[derive(Debug, Serialize)]
-struct Summary<'a> {
-    durable: &'a str,
-    state: &'static str,
-    pending: Option<u64>,
-    parked: Option<u64>,
-    dead_letters: Option<u64>,
-    /// Whether the store has counted up to its limit only, and the numbers may be larger.
-    is_limited: bool,
-    pauses: Vec<Value>,
-}
-
 /// A durable timer.
 #[derive(Debug, Serialize)]
 struct Row {
@@ -319,18 +306,18 @@ async fn stores(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     for store in inspector.durable.asked(&query)? {
         let asked = store.ask(async |timers| Ok((timers.counts().await?, timers.pauses().await?))).await?;
         let (state, counts, pauses) = match asked {
-            Ok((counts, pauses)) => ("open", Some(counts), pauses.iter().map(paused).collect()),
+            Ok((counts, pauses)) => ("open", Some(counts), pauses.iter().map(paused).collect::<Vec<_>>()),
             Err(error) => (state_after(&error), None, vec![]),
         };
-        all.push(Summary {
-            durable: &store.name,
-            state,
-            pending: counts.map(|counts| counts.pending),
-            parked: counts.map(|counts| counts.parked),
-            dead_letters: counts.map(|counts| counts.dead),
-            is_limited: counts.is_some_and(|counts| counts.is_limited),
-            pauses,
-        });
+        all.push(json!({
+            "durable": store.name,
+            "state": state,
+            "pending": counts.map(|counts| counts.pending),
+            "parked": counts.map(|counts| counts.parked),
+            "dead_letters": counts.map(|counts| counts.dead),
+            "is_limited": counts.is_some_and(|counts| counts.is_limited),
+            "pauses": pauses,
+        }));
     }
     ok(&json!({ "durable": all }))
 }
@@ -538,7 +525,8 @@ async fn change_all(
     let filter = filter.at_most(usize::try_from(confirmed).unwrap_or(usize::MAX));
     let name = store.name.clone();
     let made = async move { ask(&store.timers, filter).await.map(Some).map_err(failed) };
-    let outcome = audited(inspector, request, action, request.query_string().to_owned(), made).await?;
+    let target = format!("{} in {name}", request.query_string());
+    let outcome = audited(inspector, request, action, target, made).await?;
     ok(&json!({ "durable": name, "outcome": outcome }))
 }
 

@@ -31,6 +31,7 @@ mod error;
 #[cfg(doc)]
 pub mod guide;
 mod hosts;
+#[cfg(feature = "durable")]
 mod names;
 mod page;
 mod query;
@@ -40,7 +41,7 @@ mod turns;
 mod unread;
 mod wheel;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use actix_timers::Timers;
@@ -52,7 +53,6 @@ use self::audit::Audit;
 pub use self::audit::Change;
 use self::hosts::AllowedHosts;
 pub use self::hosts::InvalidHost;
-use self::names::Names;
 use self::turns::Turns;
 use self::unread::UnreadAnswers;
 
@@ -154,9 +154,18 @@ impl Inspector {
         let found = self.system.map(Survey::of_system).unwrap_or_default();
         let given: HashSet<u32> = self.given.iter().map(Survey::number).collect();
         let found = found.into_iter().filter(|survey| !given.contains(&survey.number()));
-        let mut names = Names::default();
-        let named = |survey: Survey| Inspected { name: names.take(survey.name()), survey };
-        self.given.iter().cloned().chain(found).map(named).collect()
+        let all: Vec<Survey> = self.given.iter().cloned().chain(found).collect();
+        let mut sharing = HashMap::new();
+        all.iter().for_each(|survey| *sharing.entry(survey.name().to_owned()).or_insert(0) += 1);
+        // By a number that stays when another one ends: cursors are continued by name.
+        let named = |survey: Survey| Inspected {
+            name: match sharing.get(survey.name()) {
+                Some(2..) => format!("{} ({})", survey.name(), survey.number()),
+                _ => survey.name().to_owned(),
+            },
+            survey,
+        };
+        all.into_iter().map(named).collect()
     }
 
     /// Allows a host under which visitors reach the inspector: a name or an address, with any port unless one is given.

@@ -31,6 +31,10 @@ impl Query {
             if parameters.iter().any(|(other, _)| *other == name) {
                 return Err(bad(format!("`{name}` is given twice")));
             }
+            // PostgreSQL's texts have no character 0.
+            if value.contains('\0') {
+                return Err(bad(format!("`{name}` has a character 0")));
+            }
             if value.len() > MAX_VALUE_LEN {
                 return Err(bad(format!("`{name}` is longer than {MAX_VALUE_LEN} bytes")));
             }

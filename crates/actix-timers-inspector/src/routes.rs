@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use actix_timers::integration::ShortId;
+use actix_timers::integration::{ShortId, TimerWalk};
 use actix_timers::{CancelOutcome, TimerId};
 use actix_web::body::BoxBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
@@ -191,7 +191,8 @@ async fn bucket(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     let (inspected, limit) = (inspector.chosen(&query)?, query.limit(MAX_OF_A_BUCKET)?);
     let level = usize::try_from(query.needed("level")?).unwrap_or(usize::MAX);
     let start = query.needed("start_tick")?;
-    ok(&inspected.bucket(&inspector.turns.look(Kind::Short).await?, level, start, limit, inspector.ids()).await?)
+    let walk = TimerWalk::to_bucket(level, start, limit);
+    ok(&inspected.walk(&inspector.turns.look(Kind::Short).await?, walk, inspector.ids()).await?)
 }
 
 async fn list(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
@@ -203,30 +204,28 @@ async fn list(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
 
 async fn show(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     Query::parse(request.query_string(), &[])?;
-    let (id, ids) = (id_in(&request), inspector.ids());
-    let found = match ShortId::parse(id) {
-        Some(short) => inspector.inspected().iter().find_map(|inspected| inspected.find_short(short, ids)),
-        None => {
-            let id = parsed(id)?;
-            inspector.inspected().iter().find_map(|inspected| inspected.find(id, ids))
-        }
-    };
-    match found {
-        Some(found) => ok(&found),
-        None => Err(Rejection::UnknownTimer(id.to_owned())),
-    }
+    let text = id_in(&request);
+    let short = ShortId::parse(text);
+    let id = if short.is_none() { Some(parsed(text)?) } else { None };
+    let all = inspector.inspected();
+    let found = all.iter().find_map(|inspected| {
+        let survey = &inspected.survey;
+        let info = short.map_or_else(|| survey.get(id?), |short| survey.get_short(short))?;
+        Some(inspected.found(info, inspector.ids()))
+    });
+    ok(&found.ok_or_else(|| Rejection::UnknownTimer(text.to_owned()))?)
 }
 
 async fn cancel(inspector: Data<Inspector>, request: HttpRequest) -> Answer {
     inspector.check_change(&request)?;
     Query::parse(request.query_string(), &[])?;
     let id = parsed(id_in(&request))?;
+    let change = inspector.audit.change(&request, "cancel", id.to_string());
     let all = inspector.inspected();
     let mut outcomes = all.iter().map(|inspected| inspected.survey.cancel(id));
     let known = outcomes.find(|outcome| *outcome != CancelOutcome::NotFound);
     let outcome = known.ok_or_else(|| Rejection::UnknownTimer(id.to_string()))?;
     let body = json!({ "id": id, "outcome": outcome });
-    let change = inspector.audit.change(&request, "cancel", id.to_string());
     inspector.audit.report(change, body["outcome"].as_str().unwrap_or_default());
     Ok(answer(if outcome.is_cancelled() { StatusCode::OK } else { StatusCode::CONFLICT }, &body))
 }

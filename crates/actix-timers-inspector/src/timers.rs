@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use actix_timers::integration::{ShortId, TIMERS_OF_A_BUCKET, TimerWalk};
 use actix_timers::timing::Tick;
-use actix_timers::{ActorTag, TimerFilter, TimerId, TimerInfo, TimerLocation};
+use actix_timers::{ActorTag, TimerFilter, TimerInfo, TimerLocation};
 use serde::{Serialize, Serializer};
 
 use super::Inspected;
@@ -173,33 +173,14 @@ impl Inspected {
         Ok(Part { timers: rows(listing.finish(), ids), next: next_part, looked_at: next.min(of), of })
     }
 
-    /// Returns the timers in a bucket.
-    pub(super) async fn bucket(
-        &self,
-        look: &Look,
-        level: usize,
-        start: Tick,
-        limit: usize,
-        ids: Ids,
-    ) -> Result<Sample, Rejection> {
-        self.walk(look, TimerWalk::to_bucket(level, start, limit), ids).await
-    }
-
-    async fn walk(&self, look: &Look, mut walk: TimerWalk, ids: Ids) -> Result<Sample, Rejection> {
+    /// Returns the timers of a walk.
+    pub(super) async fn walk(&self, look: &Look, mut walk: TimerWalk, ids: Ids) -> Result<Sample, Rejection> {
         while look.step(|| self.survey.continue_walk(&mut walk)).await? {}
         let sampled = walk.sampled;
         Ok(Sample { timers: rows(walk.finish(), ids), sampled })
     }
 
-    pub(super) fn find(&self, id: TimerId, ids: Ids) -> Option<Found> {
-        Some(self.found(self.survey.get(id)?, ids))
-    }
-
-    pub(super) fn find_short(&self, id: ShortId, ids: Ids) -> Option<Found> {
-        Some(self.found(self.survey.get_short(id)?, ids))
-    }
-
-    fn found(&self, info: TimerInfo, ids: Ids) -> Found {
+    pub(super) fn found(&self, info: TimerInfo, ids: Ids) -> Found {
         Found { timer: self.name.clone(), row: Row::new(info, ids) }
     }
 }

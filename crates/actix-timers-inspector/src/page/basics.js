@@ -46,6 +46,7 @@ function renew(parent, elements) {
   const next = elements.map(element => {
     const old = element.dataset.key === undefined ? undefined : shown.get(element.dataset.key);
     if (!old) return element;
+    Object.assign(old.dataset, element.dataset);
     [...element.cells ?? []].forEach((cell, at) => {
       if (cell.querySelector("button")) return;
       say(old.cells[at], cell.textContent);
@@ -112,6 +113,7 @@ function confirming(text, question, task) {
   button.addEventListener("click", event => guarded(async () => {
     if (isAsking || event.detail > 1) return;
     if (button.classList.contains("sure")) {
+      reset();
       button.disabled = true;
       return task().finally(reset);
     }
@@ -127,6 +129,8 @@ function confirming(text, question, task) {
       isAsking = false;
     }
   }));
+  // A key that is held repeats its click.
+  button.addEventListener("keydown", event => { if (event.repeat) event.preventDefault(); });
   button.addEventListener("blur", () => { if (!button.disabled) reset(); });
   return button;
 }

@@ -85,7 +85,7 @@ const durable = {
     byId("durable-pauses").replaceChildren();
     byId("durable-rows").replaceChildren();
     say(byId("durable-found"), "Searching.");
-    this.shown(() => this.load());
+    this.shown(async () => { await this.load(); await this.count(); });
   },
 
   // Whether a visitor is asked to confirm a change: the button must stay.

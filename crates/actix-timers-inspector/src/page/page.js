@@ -107,7 +107,7 @@ byId("timer-actor").addEventListener("change", event => {
 byId("pause").addEventListener("click", pause);
 addEventListener("hashchange", () => guarded(openLinked));
 document.addEventListener("keydown", event => {
-  if (event.ctrlKey || event.altKey || event.metaKey) return;
+  if (event.repeat || event.ctrlKey || event.altKey || event.metaKey) return;
   if (event.key === "Escape") return timers.close();
   if (event.target.closest("input, select, textarea")) return;
   if (event.key === "/") { event.preventDefault(); byId("query").focus(); byId("query").select(); }
@@ -120,7 +120,7 @@ durable.listen();
 
 async function start() {
   await guarded(begin, true);
-  if (!timers.actor) return setTimeout(start, EVERY);
+  if (!timers.actor && !durable.store) return setTimeout(start, EVERY);
   setInterval(() => { if (!paused && !document.hidden) { look(); if (still.matches) rings.turn(); } }, EVERY);
   setInterval(() => { if (!paused && !document.hidden) timers.count(); }, TICKS);
   document.addEventListener("visibilitychange", () => { if (!document.hidden && !paused) look(); });

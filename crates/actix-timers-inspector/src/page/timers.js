@@ -114,7 +114,7 @@ const timers = {
 
   show() {
     const focused = document.activeElement?.closest?.("#rows tr");
-    const [id, place] = focused ? [focused.dataset.id, focused.rowIndex - 1] : [];
+    const place = focused?.rowIndex - 1;
     const rows = this.found.map(row => this.row(row));
     if (!rows.length) {
       const row = make("tr", "", { role: "row" });
@@ -122,15 +122,13 @@ const timers = {
       row.append(make("td", nothing, { colspan: 6, role: "cell", class: "none" }));
       rows.push(row);
     }
-    byId("rows").replaceChildren(...rows);
+    renew(byId("rows"), rows);
     this.count();
-    if (!focused) return;
-    const next = rows.find(row => row.dataset.id === id) || rows[Math.min(place, rows.length - 1)];
-    next.focus({ preventScroll: true });
+    if (focused && !focused.contains(document.activeElement)) byId("rows").children[Math.min(place, rows.length - 1)].focus({ preventScroll: true });
   },
 
   row(timer) {
-    const row = make("tr", "", { role: "row", tabindex: 0, "data-id": timer.id, "aria-selected": String(this.open === timer.id) });
+    const row = make("tr", "", { role: "row", tabindex: 0, "data-id": timer.id, "data-key": timer.id, "aria-selected": String(this.open === timer.id) });
     const repeats = timer.repeats ? " ↻" : "";
     const cells = [
       ["Due in", "", ""], ["Location", (this.actor === ALL ? `${timer.timer}: ` : "") + locationOf(timer), timer.explanation], ["Message", shortType(timer.message_type) + repeats, timer.message_type],
@@ -138,8 +136,8 @@ const timers = {
       ["Actor", timer.actor_type ? shortType(timer.actor_type) : timer.actor ?? "–", `${timer.actor_type ?? ""} ${timer.actor ?? ""}`.trim()],
     ];
     row.append(...cells.map(([label, text, title]) => make("td", text, { role: "cell", "data-label": label, title, class: text === "–" ? "absent" : "" })));
-    row.due = timer.dueAt;
-    row.late = timer.due_in_seconds < -0.02;
+    row.dataset.due = timer.dueAt;
+    row.dataset.late = timer.due_in_seconds < -0.02 ? "late" : "";
     return row;
   },
 
@@ -147,11 +145,11 @@ const timers = {
   count() {
     const now = clock.now();
     for (const row of byId("rows").rows) {
-      if (row.due === undefined) continue;
-      const left = row.due - now;
+      if (row.dataset.due === undefined) continue;
+      const left = row.dataset.due - now, late = Boolean(row.dataset.late);
       // A timer that was not late at the last update has usually been delivered since.
-      row.cells[0].textContent = left >= 0 ? span(left) : row.late ? `late by ${span(-left)}` : "now";
-      row.cells[0].classList.toggle("late", row.late);
+      row.cells[0].textContent = left >= 0 ? span(left) : late ? `late by ${span(-left)}` : "now";
+      row.cells[0].classList.toggle("late", late);
     }
   },
 
@@ -235,14 +233,15 @@ const timers = {
 
   async cancel(id) {
     const said = { cancelled: "Cancelled: its handler will not run.", in_progress: "Too late: its message is being delivered. No repetition follows.", already_delivered: "Too late: its message was delivered." };
-    let outcome;
+    let outcome, text;
     try {
       outcome = (await ask(`timers/${id}`, {}, { method: "DELETE", headers: { "X-Actix-Timers": "cancel" } })).outcome;
     } catch (error) {
       outcome = error.answer?.outcome;
-      if (!outcome) { byId("outcome").textContent = error.message; return; }
+      text = error.message;
     }
-    byId("outcome").textContent = said[outcome];
+    if (this.open === id) byId("outcome").textContent = said[outcome] ?? text;
+    if (!outcome) return;
     this.found = this.found.filter(row => row.id !== id || outcome !== "cancelled");
     this.show();
     await this.loadDetail();

@@ -324,7 +324,7 @@ fn a_change_by_filter_needs_the_count_that_was_confirmed() {
         let outcome = json!({ "cancelled": 3, "in_progress": 0, "busy": 0 });
         let (status, body) = change(&app, ada(delete()), &format!("timers?{filter}&count=3")).await;
         assert_eq!((status, &body), (200, &json!({ "durable": "reminders", "outcome": outcome })));
-        assert_eq!(reported(), by_ada("cancel", format!("{filter}&count=3"), &outcome.to_string()));
+        assert_eq!(reported(), by_ada("cancel", format!("{filter}&count=3 in reminders"), &outcome.to_string()));
         let (_, body) = change(&app, delete(), "timers?route=mail&message_type=work&count=4").await;
         assert_eq!(body["outcome"], json!({ "cancelled": 3, "in_progress": 1, "busy": 0 }));
         assert_eq!(timers.get(hanging).await.unwrap(), None);
@@ -552,4 +552,14 @@ fn a_hanging_store_delays_neither_the_wheel_nor_another_store() {
 /// Polls a future once.
 fn is_pending(future: Pin<&mut impl Future>) -> bool {
     future.poll(&mut Polling::from_waker(Waker::noop())).is_pending()
+}
+
+#[test]
+fn a_listener_that_panics_does_not_hide_the_change() {
+    with_durable(async |timers, _| {
+        let id = schedule(&timers, Work::Succeed, Duration::from_secs(60)).await;
+        let inspector = Inspector::of_all_arbiters().add_durable(&timers).allow_cancel(true);
+        let app = serve(&inspector.audit(|_| panic!("full"))).await;
+        assert_eq!(change(&app, TestRequest::delete(), &format!("timers/{id}")).await.0, 200);
+    });
 }

@@ -1,7 +1,5 @@
 //! Statements use the indexes that they are meant to use, whether the tables are empty, large or analyzed.
 
-use std::sync::Arc;
-
 use rusqlite::Connection;
 
 use super::{EmbeddedStore, changes, claims, columns, pauses, place, queries};

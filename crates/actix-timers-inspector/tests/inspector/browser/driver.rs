@@ -76,6 +76,29 @@ impl Browser {
         self.post("/actions", json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": strokes }] }));
     }
 
+    /// Presses a key, and holds it: the keyboard repeats it. It has no name in WebDriver.
+    pub(crate) fn hold(&self, key: Value) {
+        for (kind, repeats) in [("keyDown", false), ("keyDown", true), ("keyDown", true), ("keyUp", false)] {
+            let mut params = key.clone();
+            params["type"] = json!(kind);
+            params["autoRepeat"] = json!(repeats);
+            self.post("/goog/cdp/execute", json!({ "cmd": "Input.dispatchKeyEvent", "params": params }));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Holds a button of the mouse at this place for a while.
+    pub(crate) fn press(&self, [x, y]: [&Value; 2], duration: Duration) {
+        let pause = u64::try_from(duration.as_millis()).expect("a while");
+        let steps = json!([
+            { "type": "pointerMove", "duration": 0, "x": x, "y": y },
+            { "type": "pointerDown", "button": 0 },
+            { "type": "pause", "duration": pause },
+            { "type": "pointerUp", "button": 0 },
+        ]);
+        self.post("/actions", json!({ "actions": [{ "type": "pointer", "id": "mouse", "actions": steps }] }));
+    }
+
     pub(crate) fn click(&self, selector: &str) {
         loop {
             let found = self.post("/element", json!({ "using": "css selector", "value": selector }));

@@ -744,3 +744,84 @@ fn all_timer_actors_are_shown_and_searched_at_once() {
     assert_eq!(page.value("document.querySelector('#timer-actor').value"), json!("second"));
     assert_eq!(page.complaints(), Vec::<String>::new());
 }
+
+/// Opens the details of `order N`, which can be cancelled.
+fn open_order(page: &Browser, number: u32) {
+    page.run(&format!("document.querySelector('#query').value = 'order {number}'"));
+    page.click("#search button");
+    let found =
+        format!("document.querySelector('#rows tr[data-id] td:nth-child(4)')?.textContent === 'order {number}'");
+    page.wait_for("the timer", &found);
+    page.click("#rows tr");
+    page.wait_for("its facts", &format!("document.querySelector('#facts').textContent.includes('order {number}')"));
+    page.wait_for("the button", "document.querySelector('#cancel')");
+}
+
+#[test]
+#[ignore = "needs a browser: run by .ci/inspector"]
+fn a_key_that_is_held_confirms_nothing() {
+    let (address, timers) = serve();
+    let page = open(&format!("http://{address}/cancel"), DESKTOP);
+    open_order(&page, 5);
+    page.run("document.querySelector('#cancel').focus()");
+    page.hold(json!({ "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r" }));
+    open_order(&page, 7);
+    assert_eq!(timers.snapshot().counters.cancelled, 0);
+}
+
+#[test]
+#[ignore = "needs a browser: run by .ci/inspector"]
+fn the_outcome_of_a_cancel_is_not_shown_at_another_timer() {
+    let (address, timers) = serve();
+    let page = open(&format!("http://{address}/cancel"), DESKTOP);
+    open_order(&page, 5);
+    page.run(
+        "window.real = fetch;
+        window.fetch = async (path, options) => {
+            const answer = await real(path, options);
+            if (options?.method === 'DELETE') await new Promise(go => { window.go = go; });
+            return answer;
+        }",
+    );
+    page.click("#cancel");
+    page.click("#cancel");
+    page.wait_for("the answer", "window.go");
+    open_order(&page, 7);
+    page.run("window.go()");
+    std::thread::sleep(Duration::from_millis(1000));
+    assert_eq!((timers.snapshot().counters.cancelled, page.text("#outcome")), (1, String::new()));
+}
+
+/// The list is updated each second.
+#[test]
+#[ignore = "needs a browser: run by .ci/inspector"]
+fn a_click_that_meets_an_update_of_the_list_opens_its_timer() {
+    let (address, _timers) = serve();
+    let page = open(&format!("http://{address}/look"), DESKTOP);
+    let place = page.run(
+        "const row = document.querySelector('#rows tr'); row.scrollIntoView({ block: 'center' });
+        const box = row.getBoundingClientRect(); return [box.x + 20, box.y + box.height / 2].map(Math.round);",
+    );
+    page.press([&place[0], &place[1]], Duration::from_millis(1500));
+    page.wait_for("the timer", "!document.querySelector('#detail').hidden");
+}
+
+#[cfg(feature = "durable")]
+#[test]
+#[ignore = "needs a browser: run by .ci/inspector"]
+fn a_page_without_timer_actors_pauses_too() {
+    use actix_timers_durable::{DurableTimers, MemoryStore};
+    let (address, ()) = serve_on(async || {
+        let bills = DurableTimers::builder(MemoryStore::new()).start().unwrap();
+        ((), vec![("/look", Inspector::of_all_arbiters().add_durable(&bills))])
+    });
+    let page = Browser::open(&started("ACTIX_TIMERS_CHROMEDRIVER"), DESKTOP);
+    page.go_to(&format!("http://{address}/look"));
+    page.wait_for("the store", "document.querySelector('#durable-found').textContent !== ''");
+    page.run("window.real = fetch; window.asked = 0; window.fetch = (...all) => { asked++; return real(...all); }");
+    page.click("#pause");
+    std::thread::sleep(Duration::from_millis(1500));
+    let before = page.value("window.asked");
+    std::thread::sleep(Duration::from_millis(2500));
+    assert_eq!(page.value("window.asked"), before);
+}
