@@ -16,7 +16,8 @@ use super::id::DurableId;
 pub enum Scheduled {
     /// A new timer exists.
     Created(DurableId),
-    /// A pending timer already has the [key](super::DurableOptions::if_absent): this one. Nothing was scheduled.
+    /// This timer already has the [key](super::DurableOptions::if_absent): it is pending, or complete and its key
+    /// [kept](super::DurableOptions::keep_key_for). Nothing was scheduled.
     Exists(DurableId),
     /// A new timer has replaced the one with its [key](super::DurableOptions::replace).
     Replaced {
@@ -31,7 +32,7 @@ pub enum Scheduled {
 }
 
 impl Scheduled {
-    /// Returns the timer that is pending now, under the key if there is one.
+    /// Returns the timer that has the key now, or the new one.
     pub const fn id(self) -> DurableId {
         match self {
             Self::Created(id) | Self::Exists(id) | Self::Replaced { id, .. } => id,

@@ -36,7 +36,7 @@ CREATE TABLE timers (
   headers TEXT,                       -- JSON, as `retry` and `repeat`
   retry TEXT,
   repeat TEXT,
-  payload BLOB NOT NULL               -- the last one: reading the others does not load it
+  payload BLOB NOT NULL               -- from some 400 bytes on, each search that passes the row reads it, too
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX moved ON timers (due, id) WHERE moved;
