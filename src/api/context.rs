@@ -333,6 +333,7 @@ where
     /// For an own timer the outcome is [`Cancelled`](CancelOutcome::Cancelled), even if it was due long ago, with two
     /// exceptions: its handler has run or is running, or it is on its way through the mailbox because this actor was not
     /// polled in time, or has no address ([`AlreadyDelivered`](CancelOutcome::AlreadyDelivered)).
+    #[doc(alias = "cancel_future")]
     fn cancel_timer(&mut self, id: TimerId) -> CancelOutcome {
         cancel(id)
     }

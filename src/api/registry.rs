@@ -153,6 +153,9 @@ impl Timers {
     /// runs on this thread (those of a `SyncArbiter` have none), or if a timer actor with its own clock was started here
     /// and none installed, neither [here](TimerActorBuilder::install) nor
     /// [for all arbiters](TimerActorBuilder::install_for_all_arbiters).
+    ///
+    /// Each arbiter has a timer actor of its own, as each worker of an actix-web server: keys, groups, lists and drains are
+    /// those of one timer actor.
     pub fn current() -> Option<Self> {
         if current().is_none() && is_clock_unsettled() {
             return None;

@@ -76,6 +76,26 @@ impl Timers {
         &self.service.name
     }
 
+    /// Returns the wall-clock time of the timer actor's clock, which is virtual in tests.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use actix::prelude::*;
+    /// use actix_timers::{ManualClock, TimerActor};
+    ///
+    /// # System::new().block_on(async {
+    /// let clock = ManualClock::starting_at(SystemTime::UNIX_EPOCH + Duration::from_secs(1_900_000_000));
+    /// let timers = TimerActor::builder().clock(clock.clone()).start()?;
+    /// let began = timers.wall();
+    /// clock.advance(Duration::from_secs(3600)).await;
+    /// assert_eq!(timers.wall(), began + Duration::from_secs(3600));
+    /// # Ok::<(), actix_timers::BuildError>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn wall(&self) -> SystemTime {
+        self.service.clock.wall()
+    }
+
     /// Delivers `message` to `target` after `delay`, counted from this call. A delay too long for the clock never ends.
     ///
     /// A timer is rejected if the [capacity](crate::TimerActorBuilder::capacity) is used up, or the timer actor was

@@ -3,6 +3,7 @@
 //! A whole number and a unit, repeated as needed: `ns`, `us` or `µs`, `ms`, `s`, `m`, `h`, `d`. `0s` is zero, `forever`
 //! the longest duration.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -28,10 +29,21 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     if !deserializer.is_human_readable() {
         return Duration::deserialize(deserializer);
     }
-    let text = String::deserialize(deserializer)?;
-    parse(&text).ok_or_else(|| {
-        de::Error::custom(format!("`{text}` is not a time: write whole numbers with units, as in 250ms, 90s or 1h30m"))
-    })
+    deserializer.deserialize_str(Text)
+}
+
+struct Text;
+
+impl de::Visitor<'_> for Text {
+    type Value = Duration;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a time: whole numbers with units in a text, as in 250ms, 90s or 1h30m")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
+        parse(text).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
+    }
 }
 
 /// A duration that may be absent.

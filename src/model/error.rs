@@ -27,7 +27,9 @@ pub enum ScheduleError<M> {
         message: M,
     },
     /// This thread has no actix system (or arbiter) in which a timer actor could run.
-    #[error("no actix system runs on this thread: call this inside `System::block_on`, `#[actix::main]` or an arbiter")]
+    #[error(
+        "no actix system runs on this thread: call this inside `System::block_on`, `#[actix::main]`, `#[actix_web::main]` or an arbiter"
+    )]
     NoSystem {
         /// The message that was not scheduled.
         message: M,
@@ -126,7 +128,9 @@ pub enum BuildError {
     #[error("a capacity of {0} timers cannot be addressed: choose at most 4294967294")]
     Capacity(usize),
     /// No actix system (or arbiter) runs on this thread.
-    #[error("no actix system runs on this thread: call this inside `System::block_on`, `#[actix::main]` or an arbiter")]
+    #[error(
+        "no actix system runs on this thread: call this inside `System::block_on`, `#[actix::main]`, `#[actix_web::main]` or an arbiter"
+    )]
     NoSystem,
     /// The operating system provides no random numbers to this process.
     #[error(

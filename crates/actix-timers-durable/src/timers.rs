@@ -522,7 +522,8 @@ impl DurableTimers {
     }
 
     /// Makes a dead letter pending again: due now, with all its attempts. Returns false if there is no such dead
-    /// letter, if its timer is pending, as one that repeats may be, or if another timer has its idempotency key.
+    /// letter, if its timer is pending, as one that repeats may be, or if another timer has its idempotency key: see
+    /// [`timer_by_key`](Self::timer_by_key).
     ///
     /// # Errors
     /// The store failed.

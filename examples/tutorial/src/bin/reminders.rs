@@ -6,10 +6,11 @@ use std::error::Error;
 use std::net::TcpListener;
 use std::time::Duration;
 
-use actix::fut::wrap_future;
 use actix::prelude::*;
 use actix_timers::{TimerContext, TimerOptions};
-use actix_timers_durable::{Durable, DurableMessage, DurableTimers, EmbeddedStore, HandlerError, Route};
+use actix_timers_durable::{
+    Durable, DurableContext, DurableMessage, DurableTimers, EmbeddedStore, HandlerError, Route,
+};
 use actix_timers_postgres::{PostgresOptions, PostgresStore};
 use actix_web::web::{self, Data, Html, Payload};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer};
@@ -154,11 +155,10 @@ impl Member {
     fn remind(&mut self, seconds: u64, text: &str, ctx: &mut Context<Self>) {
         let reminder = Reminder { text: text.to_owned() };
         let scheduled = self.timers.schedule_after(REMINDERS, Duration::from_secs(seconds), reminder);
-        let answer = wrap_future(scheduled).map(|scheduled, member: &mut Self, ctx| {
+        ctx.schedule_durably(scheduled, |member, scheduled, ctx| {
             let answer = scheduled.map_or_else(|error| error.to_string(), |_| "noted".to_owned());
             member.send(Frame::Text(answer.into()), ctx);
         });
-        ctx.spawn(answer);
     }
 
     fn beat(&mut self, ctx: &mut Context<Self>) {
