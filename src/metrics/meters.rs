@@ -4,7 +4,7 @@
 //! together, at most every [`PUBLISH_EVERY`] and at every [`scrape`](crate::scrape): they cost an operation nothing,
 //! and published values are one consistent snapshot, so the counters add up.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
@@ -12,6 +12,7 @@ use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use super::catalogue::{self as names, CATALOGUE};
 use super::tally::{Level, Tally};
 use crate::engine::{Counters, DeadLetterReason, EngineConfig};
+use crate::sync::Mutex;
 use crate::timing::LevelStats;
 
 /// The least time between two publications outside of scrapes.
@@ -41,7 +42,6 @@ pub(crate) struct Published {
     last: Option<Duration>,
     stale: bool,
     hurried: bool,
-    reports: u64,
 }
 
 impl Published {
@@ -53,12 +53,6 @@ impl Published {
     /// Makes the driver be notified of every change from now on.
     pub(crate) fn hurry(&mut self) {
         self.hurried = true;
-    }
-
-    /// Returns the number of the next report, by which reports published out of order are recognized.
-    pub(crate) const fn number(&mut self) -> u64 {
-        self.reports += 1;
-        self.reports
     }
 
     /// Postpones a due publication; returns the time of the next attempt.
@@ -85,7 +79,6 @@ impl Published {
 /// The published values, a consistent snapshot.
 #[derive(Debug)]
 pub(crate) struct Report {
-    pub(crate) number: u64,
     pub(crate) counters: Counters,
     pub(crate) levels: Vec<LevelStats>,
     pub(crate) horizon: Duration,
@@ -116,7 +109,6 @@ type Shown<H, S, V> = (H, fn(&S) -> V);
 
 /// The published handles, with the last published values.
 struct Board {
-    number: u64,
     counters: CounterHandles,
     /// Further counters, each with its value.
     tallies: [Shown<Tally, Counters, u64>; 4],
@@ -164,7 +156,6 @@ impl Meters {
             rejected_duplicate: reason(names::REJECTED.name, "duplicate_id"),
             rejected_invalid: reason(names::REJECTED.name, "invalid"),
             board: Mutex::new(Board {
-                number: 0,
                 counters: CounterHandles {
                     scheduled: tally(names::SCHEDULED.name),
                     delivered: tally(names::DELIVERED.name),
@@ -204,18 +195,15 @@ impl Meters {
         self.advance_duration.record(took.as_secs_f64());
     }
 
-    /// Publishes a report, unless a later one has been published.
-    pub(crate) fn publish(&self, report: &Report) {
+    /// Publishes a report, which is made while the board is locked: a later one has later values.
+    pub(crate) fn publish(&self, report: impl FnOnce() -> Report) {
         let mut board = self.board.lock().unwrap_or_else(PoisonError::into_inner);
-        if report.number > board.number {
-            board.publish(report, &self.timer);
-        }
+        board.publish(&report(), &self.timer);
     }
 }
 
 impl Board {
     fn publish(&mut self, report: &Report, timer: &Arc<str>) {
-        self.number = report.number;
         self.counters.publish(&report.counters);
         for (tally, value) in &mut self.tallies {
             tally.show(value(&report.counters));

@@ -191,14 +191,12 @@ impl Service {
     pub(crate) fn publish(&self) {
         let now = self.read_clock();
         let _pass = gate::enter();
-        let report = self.report(&mut self.state(), now);
-        self.meters.publish(&report);
+        self.meters.publish(|| self.report(&mut self.state(), now));
     }
 
     pub(crate) fn report(&self, state: &mut State, now: Duration) -> Report {
         let next = state.engine.wheel().next_expiration().map(|tick| self.tick.time_of(tick));
         Report {
-            number: state.reports.published.number(),
             counters: state.engine.counters(),
             levels: state.engine.wheel().level_stats().collect(),
             horizon: self.tick.time_of(state.engine.wheel().horizon()),

@@ -271,9 +271,9 @@ impl Service {
         }
         let is_due = guard.reports.published.is_due(now);
         let rejected = if is_due.is_ok() { std::mem::take(&mut guard.reports.rejected) } else { Vec::new() };
-        let (report, publish) = match is_due {
+        let (pass, publish) = match is_due {
             Ok(()) => match gate::try_enter() {
-                Some(pass) => (Some((pass, self.report(&mut guard, now))), None),
+                Some(pass) => (Some(pass), None),
                 // A scrape is running, and has published itself.
                 None => (None, guard.reports.published.put_off(now)),
             },
@@ -288,8 +288,8 @@ impl Service {
         let warnings = self.take_warnings(&guard, now);
         drop(guard);
         // Before any foreign code, which may scrape.
-        if let Some((_pass, report)) = report {
-            self.contain(|| self.meters.publish(&report));
+        if let Some(_pass) = pass {
+            self.contain(|| self.meters.publish(|| self.report(&mut self.state(), now)));
         }
         drop(over);
         self.contain(|| self.timer_spans.end(&ended));
