@@ -31,7 +31,6 @@ mod error;
 #[cfg(doc)]
 pub mod guide;
 mod hosts;
-#[cfg(feature = "durable")]
 mod names;
 mod page;
 mod query;
@@ -41,7 +40,7 @@ mod turns;
 mod unread;
 mod wheel;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use actix_timers::Timers;
@@ -53,6 +52,7 @@ use self::audit::Audit;
 pub use self::audit::Change;
 use self::hosts::AllowedHosts;
 pub use self::hosts::InvalidHost;
+use self::names::Names;
 use self::turns::Turns;
 use self::unread::UnreadAnswers;
 
@@ -154,18 +154,9 @@ impl Inspector {
         let found = self.system.map(Survey::of_system).unwrap_or_default();
         let given: HashSet<u32> = self.given.iter().map(Survey::number).collect();
         let found = found.into_iter().filter(|survey| !given.contains(&survey.number()));
-        let all: Vec<Survey> = self.given.iter().cloned().chain(found).collect();
-        let mut sharing = HashMap::new();
-        all.iter().for_each(|survey| *sharing.entry(survey.name().to_owned()).or_insert(0) += 1);
-        // By a number that stays when another one ends: cursors are continued by name.
-        let named = |survey: Survey| Inspected {
-            name: match sharing.get(survey.name()) {
-                Some(2..) => format!("{} ({})", survey.name(), survey.number()),
-                _ => survey.name().to_owned(),
-            },
-            survey,
-        };
-        all.into_iter().map(named).collect()
+        let mut names = Names::default();
+        let named = |survey: Survey| Inspected { name: names.take(survey.name()), survey };
+        self.given.iter().cloned().chain(found).map(named).collect()
     }
 
     /// Allows a host under which visitors reach the inspector: a name or an address, with any port unless one is given.
@@ -223,7 +214,7 @@ impl Inspector {
     }
 
     /// Calls a function after each change that a visitor makes, or tries: the outcome says whether it was made. With the
-    /// feature `tracing` each is an event of the target `actix_timers_inspector::audit`, too.
+    /// feature `tracing` each is an event of the target `actix_timers_inspector::audit`, too. A panic of it changes no answer.
     pub fn audit(mut self, listener: impl Fn(&Change) + Send + Sync + 'static) -> Self {
         self.audit.listener = Some(Arc::new(listener));
         self

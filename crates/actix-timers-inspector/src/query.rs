@@ -163,6 +163,7 @@ mod tests {
             ("key=%C3%28", "not UTF-8"),
             ("kay=1", "`kay` is not a parameter"),
             ("key=1&key=2", "given twice"),
+            ("key=%00", "character 0"),
             (&format!("key={}", "x".repeat(1025)), "longer than 1024"),
         ] {
             let rejection = parse(query).unwrap_err().to_string();

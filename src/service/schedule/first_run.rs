@@ -21,8 +21,7 @@ pub(crate) struct FirstRun {
 type Repeating = (DueTime, Recurrence, Option<Box<Calendar>>);
 
 impl Service {
-    /// Returns the first run of a repeating timer. Jitter postpones all
-    /// repetitions by the same time; slack applies to each.
+    /// Returns the first run of a repeating timer. Jitter postpones all repetitions by the same time; slack applies to each.
     ///
     /// # Errors
     /// The timer is impossible.

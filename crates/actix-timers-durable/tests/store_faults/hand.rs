@@ -217,7 +217,10 @@ fn a_refused_change_leaves_the_effects_of_its_group() {
     let effect = Effect::new(|connection| connection.execute("INSERT INTO effects VALUES (1)", ()).is_ok());
     let same = Record { payload: other.payload, ..record(3, 0) };
     let outcomes = store.apply(&[Op::EndWith(delivery, Next::Delete, effect), put(&same)], at(0)).unwrap();
-    assert!(matches!(outcomes[..], [Ok(_), Err(StoreError::Rejected(_))]), "{outcomes:?}");
+    assert!(matches!(outcomes[..], [Ok(Outcome::Ended { .. }), Err(StoreError::Rejected(_))]), "{outcomes:?}");
+    let count =
+        |connection: &Connection| connection.query_row("SELECT count(*) FROM effects", (), |row| row.get::<_, i64>(0));
+    assert_eq!(store.transaction(count).unwrap(), 1);
 }
 
 /// Makes the index of keys lack all entries, as a damaged page of it does.
@@ -246,6 +249,22 @@ fn a_timer_that_an_index_lacks_fails_the_store_and_holds_up_no_other_for_ever() 
 }
 
 #[test]
+fn a_running_store_whose_schema_is_damaged_fails() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut store = open(directory.path()).unwrap();
+    let ops: Vec<_> = (0..500).map(|number| put(&record(number, 0))).collect();
+    store.apply(&ops, at(0)).unwrap();
+    // The log is written into the database.
+    by_hand(directory.path()).execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    let database = directory.path().join("timers.db");
+    let mut bytes = fs::read(&database).unwrap();
+    bytes[100..].iter_mut().for_each(|byte| *byte ^= 0x5a);
+    fs::write(&database, bytes).unwrap();
+    let last = (0..4).map(|_| store.apply(&[Op::Cancel(record(7, 0).id)], at(0)).map(drop)).last().unwrap();
+    assert!(matches!(last, Err(StoreError::Failed(_))), "{last:?}");
+}
+
+#[test]
 fn a_timer_is_found_at_each_moment_of_its_requeue() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = open(directory.path()).unwrap();
@@ -254,7 +273,7 @@ fn a_timer_is_found_at_each_moment_of_its_requeue() {
     let mut reader = store.reader().unwrap().unwrap();
     thread::scope(|scope| {
         let requeues = scope.spawn(|| {
-            for _ in 0..100 {
+            for _ in 0..200 {
                 let delivery = Delivery { attempt: 1, ..timer.delivery() };
                 let dead = Next::Dead { reason: "no".into(), then: None };
                 let ops = [claim(&[timer.id]), Op::End(delivery, dead), Op::Requeue(timer.id)];

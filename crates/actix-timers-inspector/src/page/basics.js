@@ -51,6 +51,7 @@ function renew(parent, elements) {
       if (cell.querySelector("button")) return;
       say(old.cells[at], cell.textContent);
       if (old.cells[at].title !== cell.title) old.cells[at].title = cell.title;
+      old.cells[at].className = cell.className;
     });
     return old;
   });
@@ -58,6 +59,8 @@ function renew(parent, elements) {
   for (const child of [...parent.children]) if (!stay.has(child)) child.remove();
   let at = parent.firstElementChild;
   for (const element of next) {
+    // The one that left its place moves, not all that stay: those keep the focus.
+    if (at && element === at.nextElementSibling) { parent.append(at); at = element; }
     if (element === at) at = at.nextElementSibling;
     else parent.insertBefore(element, at);
   }
@@ -130,7 +133,7 @@ function confirming(text, question, task) {
     }
   }));
   // A key that is held repeats its click.
-  button.addEventListener("keydown", event => { if (event.repeat) event.preventDefault(); });
+  button.addEventListener("keydown", event => { if (event.repeat && ["Enter", " "].includes(event.key)) event.preventDefault(); });
   button.addEventListener("blur", () => { if (!button.disabled) reset(); });
   return button;
 }

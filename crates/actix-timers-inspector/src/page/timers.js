@@ -114,7 +114,7 @@ const timers = {
 
   show() {
     const focused = document.activeElement?.closest?.("#rows tr");
-    const place = focused?.rowIndex - 1;
+    const [id, place] = focused ? [focused.dataset.id, focused.rowIndex - 1] : [];
     const rows = this.found.map(row => this.row(row));
     if (!rows.length) {
       const row = make("tr", "", { role: "row" });
@@ -124,7 +124,10 @@ const timers = {
     }
     renew(byId("rows"), rows);
     this.count();
-    if (focused && !focused.contains(document.activeElement)) byId("rows").children[Math.min(place, rows.length - 1)].focus({ preventScroll: true });
+    if (!focused || focused.contains(document.activeElement)) return;
+    const shown = [...byId("rows").children];
+    const next = shown.find(row => row.dataset.id === id) ?? shown[Math.min(place, shown.length - 1)];
+    next.focus({ preventScroll: true });
   },
 
   row(timer) {
@@ -244,7 +247,7 @@ const timers = {
     if (!outcome) return;
     this.found = this.found.filter(row => row.id !== id || outcome !== "cancelled");
     this.show();
-    await this.loadDetail();
+    if (this.open) await this.loadDetail();
   },
 
   close() {

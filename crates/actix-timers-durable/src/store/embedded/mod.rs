@@ -216,7 +216,11 @@ impl EmbeddedStore {
             place.write_log_again(&connection).map_err(|error| place.unreadable(&error))?;
             if let State::Suspicious(reason) = &self.state {
                 let check = connection.query_row("PRAGMA integrity_check(1)", (), |row| row.get::<_, String>(0));
-                if check.map_err(|error| place.unreadable(&error))? != "ok" {
+                let is_sound = match check {
+                    Err(error) if meaning(&error) != Meaning::Damaged => return Err(place.unreadable(&error)),
+                    check => check.is_ok_and(|answer| answer == "ok"),
+                };
+                if !is_sound {
                     let reason = reason.clone();
                     return Err(self.give_up(&reason));
                 }
@@ -389,12 +393,12 @@ impl Store for EmbeddedStore {
         if ops.is_empty() {
             return Ok(Vec::new());
         }
-        // An effect is made once: the failure of another change must not undo it.
+        // An effect is made once: the failure of another change's statement must not undo it.
         let has_effect = ops.iter().any(|op| matches!(op, Op::EndWith(..)));
         let make = |changes: &mut Changes<'_>| if has_effect { changes.make_each(ops) } else { changes.make_all(ops) };
         let made: Result<Vec<Made>, _> = self.write(now, make);
         match made {
-            // Only then each change has a savepoint.
+            // Without effects only then each change has a savepoint.
             Err(WriteError::Statement(_)) => Ok(self.write(now, |changes| changes.make_each(ops))?),
             made => Ok(made?),
         }

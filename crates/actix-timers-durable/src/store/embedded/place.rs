@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
+use super::faults::{Meaning, io_error, meaning};
 use crate::shown::shown;
 use crate::store::{StoreError, safe_directory};
 
@@ -156,7 +157,7 @@ impl Place {
         }
         // Its mode is that of the files which SQLite makes beside it.
         drop(safe_directory::open_or_create(&draft)?);
-        fill(&draft).map_err(super::faults::io_error)?;
+        fill(&draft).map_err(io_error)?;
         safe_directory::open_or_create(&draft)?.sync_all()?;
         fs::rename(&draft, self.place.join(DATABASE))?;
         sync_directory(&self.place)?;
@@ -176,7 +177,10 @@ impl Place {
             let format = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
             Ok((connection, format))
         };
-        let (connection, format) = open().map_err(|error: rusqlite::Error| self.unreadable(&error))?;
+        let (connection, format) = open().map_err(|error: rusqlite::Error| match meaning(&error) {
+            Meaning::Damaged => StoreError::Failed(io_error(error)),
+            _ => self.unreadable(&error),
+        })?;
         // A newer version may have written it to the log only.
         check_format(&self.path, format)?;
         Ok(connection)
@@ -199,9 +203,9 @@ impl Place {
     /// without them: a power cut would then tear the log in the middle, and all transactions after that.
     pub(super) fn write_log_again(&self, connection: &Connection) -> io::Result<()> {
         // Nobody else writes meanwhile.
-        connection.execute_batch("BEGIN IMMEDIATE").map_err(super::faults::io_error)?;
+        connection.execute_batch("BEGIN IMMEDIATE").map_err(io_error)?;
         let written = rewrite(&self.place.join(LOG));
-        connection.execute_batch("ROLLBACK").map_err(super::faults::io_error)?;
+        connection.execute_batch("ROLLBACK").map_err(io_error)?;
         written
     }
 

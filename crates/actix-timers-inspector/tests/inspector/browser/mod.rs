@@ -806,6 +806,21 @@ fn a_click_that_meets_an_update_of_the_list_opens_its_timer() {
     page.wait_for("the timer", "!document.querySelector('#detail').hidden");
 }
 
+/// The first timer of the list repeats, and becomes the last one.
+#[test]
+#[ignore = "needs a browser: run by .ci/inspector"]
+fn a_row_keeps_the_focus_while_others_move() {
+    let (address, _timers) = serve();
+    let page = open(&format!("http://{address}/look"), DESKTOP);
+    let kept = page.run(
+        "const row = document.querySelectorAll('#rows tr')[1]; row.focus(); window.lost = 0;
+        row.addEventListener('blur', () => window.lost++);
+        timers.found.push(timers.found.shift()); timers.show();
+        return [row === document.activeElement, row === document.querySelector('#rows tr'), window.lost];",
+    );
+    assert_eq!(kept, json!([true, true, 0]));
+}
+
 #[cfg(feature = "durable")]
 #[test]
 #[ignore = "needs a browser: run by .ci/inspector"]
