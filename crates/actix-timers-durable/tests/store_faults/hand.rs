@@ -97,17 +97,6 @@ fn an_impossible_budget_by_hand_hides_no_other_timer() {
     }
 }
 
-/// As of a hand that takes milliseconds for microseconds.
-#[test]
-fn a_due_time_by_hand_beyond_all_is_listed_as_damage() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut store = open(directory.path()).unwrap();
-    store.apply(&[put(&record(1, 0))], at(0)).unwrap();
-    by_hand(directory.path()).execute_batch("UPDATE timers SET due = 1796000000000000").unwrap();
-    let page = store.list(&Query::of(Part::Pending)).unwrap();
-    assert_eq!((page.found.len(), page.damaged), (0, 1));
-}
-
 #[test]
 fn a_reader_of_the_log_is_seen_and_holds_up_no_transaction() {
     let directory = tempfile::tempdir().unwrap();

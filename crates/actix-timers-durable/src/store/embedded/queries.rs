@@ -264,9 +264,7 @@ fn scan(
     damaged: &mut Vec<Option<DueTime>>,
 ) -> rusqlite::Result<Option<Position>> {
     let (first_id, last_id) = (Position::id_bound(after).into_bytes(), prefix(query.until.as_millis() + 1));
-    // A time written by hand may be beyond all: its row is damaged.
-    let until = if query.until == DueTime::MAX { i64::MAX } else { millis(query.until) };
-    let (due, id) = bound(after);
+    let ((due, id), until) = (bound(after), millis(query.until));
     let mut statement = connection.prepare_cached(sql)?;
     let has_header = query.header.is_some();
     let is_by_id = sql == PENDING[0];
