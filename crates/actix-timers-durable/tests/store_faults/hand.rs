@@ -238,22 +238,6 @@ fn a_timer_that_an_index_lacks_fails_the_store_and_holds_up_no_other_for_ever() 
 }
 
 #[test]
-fn a_running_store_whose_schema_is_damaged_fails() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut store = open(directory.path()).unwrap();
-    let ops: Vec<_> = (0..500).map(|number| put(&record(number, 0))).collect();
-    store.apply(&ops, at(0)).unwrap();
-    // The log is written into the database.
-    by_hand(directory.path()).execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
-    let database = directory.path().join("timers.db");
-    let mut bytes = fs::read(&database).unwrap();
-    bytes[100..].iter_mut().for_each(|byte| *byte ^= 0x5a);
-    fs::write(&database, bytes).unwrap();
-    let last = (0..4).map(|_| store.apply(&[Op::Cancel(record(7, 0).id)], at(0)).map(drop)).last().unwrap();
-    assert!(matches!(last, Err(StoreError::Failed(_))), "{last:?}");
-}
-
-#[test]
 fn a_timer_is_found_at_each_moment_of_its_requeue() {
     let directory = tempfile::tempdir().unwrap();
     let mut store = open(directory.path()).unwrap();

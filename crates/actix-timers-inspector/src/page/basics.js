@@ -57,10 +57,11 @@ function renew(parent, elements) {
   });
   const stay = new Set(next);
   for (const child of [...parent.children]) if (!stay.has(child)) child.remove();
+  // The one in use never moves: it would lose the focus, or a click that has begun.
+  const kept = next.find(element => element.contains(document.activeElement));
   let at = parent.firstElementChild;
-  for (const element of next) {
-    // The one that left its place moves, not all that stay: those keep the focus.
-    if (at && element === at.nextElementSibling) { parent.append(at); at = element; }
+  for (const element of stay) {
+    if (element === kept) while (at && at !== kept) { const later = at; at = at.nextElementSibling; parent.append(later); }
     if (element === at) at = at.nextElementSibling;
     else parent.insertBefore(element, at);
   }

@@ -216,11 +216,7 @@ impl EmbeddedStore {
             place.write_log_again(&connection).map_err(|error| place.unreadable(&error))?;
             if let State::Suspicious(reason) = &self.state {
                 let check = connection.query_row("PRAGMA integrity_check(1)", (), |row| row.get::<_, String>(0));
-                let is_sound = match check {
-                    Err(error) if meaning(&error) != Meaning::Damaged => return Err(place.unreadable(&error)),
-                    check => check.is_ok_and(|answer| answer == "ok"),
-                };
-                if !is_sound {
+                if check.map_err(|error| place.unreadable(&error))? != "ok" {
                     let reason = reason.clone();
                     return Err(self.give_up(&reason));
                 }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::faults::{Meaning, io_error, meaning};
+use super::faults::io_error;
 use crate::shown::shown;
 use crate::store::{StoreError, safe_directory};
 
@@ -177,10 +177,7 @@ impl Place {
             let format = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
             Ok((connection, format))
         };
-        let (connection, format) = open().map_err(|error: rusqlite::Error| match meaning(&error) {
-            Meaning::Damaged => StoreError::Failed(io_error(error)),
-            _ => self.unreadable(&error),
-        })?;
+        let (connection, format) = open().map_err(|error: rusqlite::Error| self.unreadable(&error))?;
         // A newer version may have written it to the log only.
         check_format(&self.path, format)?;
         Ok(connection)
