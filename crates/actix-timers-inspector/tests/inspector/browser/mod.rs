@@ -816,7 +816,7 @@ fn a_row_keeps_the_focus_in_any_new_order() {
         [("[1, 2, 3, 0]", 1), ("[2, 3, 0, 1]", 2), ("[1, 2, 0, 3]", 3), ("[3, 2, 1, 0]", 2), ("[1]", 1)]
     {
         let kept = page.run(&format!(
-            "const all = window.all ??= timers.found.slice(0, 4);
+            "const all = window.four ??= timers.found.slice(0, 4);
             timers.found = all; timers.show();
             const row = document.querySelectorAll('#rows tr')[{focused}];
             row.focus(); window.lost = 0;
