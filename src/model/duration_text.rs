@@ -32,6 +32,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     deserializer.deserialize_str(Text)
 }
 
+/// Reads a text.
 struct Text;
 
 impl de::Visitor<'_> for Text {

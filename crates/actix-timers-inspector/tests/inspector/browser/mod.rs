@@ -279,14 +279,7 @@ fn buckets_are_walked_through_with_arrows() {
 fn a_timer_is_cancelled_where_that_is_switched_on() {
     let (address, timers) = serve();
     let page = open(&format!("http://{address}/cancel"), DESKTOP);
-    page.keys("/order 5");
-    page.keys(ENTER);
-    page.wait_for(
-        "the timer",
-        "document.querySelector('#rows tr[data-id] td:nth-child(4)')?.textContent === 'order 5'",
-    );
-    page.click("#rows tr");
-    page.wait_for("the button", "document.querySelector('#cancel')");
+    open_order(&page, 5);
     page.click("#cancel");
     assert_eq!(page.text("#cancel"), "Confirm cancel");
     assert_eq!(timers.snapshot().counters.cancelled, 0, "not at the first click");
@@ -747,8 +740,8 @@ fn all_timer_actors_are_shown_and_searched_at_once() {
 
 /// Opens the details of `order N`, which can be cancelled.
 fn open_order(page: &Browser, number: u32) {
-    page.run(&format!("document.querySelector('#query').value = 'order {number}'"));
-    page.click("#search button");
+    page.keys(&format!("/order {number}"));
+    page.keys(ENTER);
     let found =
         format!("document.querySelector('#rows tr[data-id] td:nth-child(4)')?.textContent === 'order {number}'");
     page.wait_for("the timer", &found);
