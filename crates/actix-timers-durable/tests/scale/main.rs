@@ -127,6 +127,9 @@ fn many_cancels_in_files_that_race_with_delivery_are_true() {
     cancel_while_it_fires(EmbeddedStore::open(directory.path()).unwrap());
 }
 
+/// The log of a store whose transactions follow each other: that of a checkpoint beside it, and one that waits.
+const LONGEST_LOG: u64 = 160 << 20;
+
 /// Puts timers into a store, due at these times after `from`.
 fn fill(directory: &Path, from: SystemTime, numbers: std::ops::Range<u32>, due: impl Fn(u32) -> Duration) {
     let mut store = EmbeddedStore::open(directory).unwrap();
@@ -148,6 +151,8 @@ fn fill(directory: &Path, from: SystemTime, numbers: std::ops::Range<u32>, due: 
     for start in numbers.clone().step_by(4096) {
         let group = (start..numbers.end.min(start + 4096)).map(put).collect();
         assert!(store.apply(&[Op::Put(group)], now).unwrap()[0].is_ok());
+        let log = std::fs::metadata(directory.join("timers.db-wal")).unwrap().len();
+        assert!(log < LONGEST_LOG, "{log} bytes of log after {start} timers");
     }
 }
 

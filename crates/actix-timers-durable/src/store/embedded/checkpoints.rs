@@ -14,7 +14,7 @@ use crate::trace;
 /// Pages of the log after which a checkpoint begins.
 const PAGES: i32 = 4000;
 /// Pages of the log after which a checkpoint holds the writer up, so that the log begins anew: while transactions follow
-/// each other, no other one ever reaches its end.
+/// each other, no other one ever reaches its end. A longer log makes each search for a page slower, too.
 const MAX_PAGES: i32 = 16_000;
 /// Time until a log that a reader holds is looked at again; and until it is reported, again and again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -24,11 +24,27 @@ const REPORT: Duration = Duration::from_secs(60);
 pub(super) struct Checkpoints {
     thread: Option<JoinHandle<()>>,
     wake: SyncSender<()>,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Shared>,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
+    status: Mutex<Status>,
+    /// Of a transaction, or of a checkpoint that begins the log anew.
+    turn: Mutex<()>,
+    /// Locked to wait for the turn: without it the writer would take the next one, too, before the thread is awake.
+    line: Mutex<()>,
+}
+
+impl Shared {
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        let _in_line = lock(&self.line);
+        lock(&self.turn)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Status {
     /// The thread is to end.
     is_over: bool,
     /// The reason why a checkpoint has failed.
@@ -60,7 +76,7 @@ impl Checkpoints {
             }
         };
         writer.wal_hook(Some(hook))?;
-        let shared = Arc::<Mutex<Shared>>::default();
+        let shared = Arc::<Shared>::default();
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("timers-checkpoint".to_owned())
@@ -74,21 +90,26 @@ impl Checkpoints {
         let _ = self.wake.try_send(());
     }
 
+    /// Waits for the turn of a transaction, which lasts as long as what is returned.
+    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.shared.turn()
+    }
+
     /// Returns the reason why a checkpoint has failed, once.
     pub(super) fn failure(&self) -> Option<String> {
-        lock(&self.shared).failure.take()
+        lock(&self.shared.status).failure.take()
     }
 
     /// Returns the time for which a reader has held the log.
     pub(super) fn held(&self) -> Duration {
-        lock(&self.shared).held.map_or(Duration::ZERO, |held| held.since.elapsed())
+        lock(&self.shared.status).held.map_or(Duration::ZERO, |held| held.since.elapsed())
     }
 }
 
 impl Drop for Checkpoints {
     fn drop(&mut self) {
         // The writer's hook has a sender, too.
-        lock(&self.shared).is_over = true;
+        lock(&self.shared.status).is_over = true;
         self.begin();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -96,32 +117,33 @@ impl Drop for Checkpoints {
     }
 }
 
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn run(connection: &Connection, wakes: &Receiver<()>, shared: &Mutex<Shared>) {
+fn run(connection: &Connection, wakes: &Receiver<()>, shared: &Shared) {
     loop {
-        let is_held = lock(shared).held.is_some();
+        let is_held = lock(&shared.status).held.is_some();
         let woken = if is_held { wakes.recv_timeout(AGAIN) } else { wakes.recv().map_err(Into::into) };
-        if woken == Err(RecvTimeoutError::Disconnected) || lock(shared).is_over {
+        if woken == Err(RecvTimeoutError::Disconnected) || lock(&shared.status).is_over {
             return;
         }
         // Another failure, such as a full disk, is repeated after the next transaction.
         if let Err(error) = checkpoint(connection, shared)
             && matches!(meaning(&error), Meaning::Io | Meaning::Damaged)
         {
-            lock(shared).failure = Some(format!("a checkpoint failed: {error}"));
+            lock(&shared.status).failure = Some(format!("a checkpoint failed: {error}"));
             return;
         }
     }
 }
 
-fn checkpoint(connection: &Connection, shared: &Mutex<Shared>) -> rusqlite::Result<()> {
+fn checkpoint(connection: &Connection, shared: &Shared) -> rusqlite::Result<()> {
     let (pages, written) = connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::PASSIVE)?;
-    note_reader(&mut lock(shared).held, (written < pages).then_some(written));
+    note_reader(&mut lock(&shared.status).held, (written < pages).then_some(written));
     // Behind a reader it would hold the writer up in vain.
     if pages > MAX_PAGES && written == pages {
+        let _turn = shared.turn();
         connection.wal_checkpoint_v2(None::<&str>, CheckpointMode::RESTART)?;
     }
     Ok(())

@@ -280,6 +280,7 @@ impl EmbeddedStore {
         let Some(connection) = &self.connection else { return Err(WriteError::All(StoreError::Closed)) };
         let execute = |sql| connection.prepare_cached(sql)?.execute(()).map(drop);
         let mut changes = Changes { connection, info: &self.info, node, own_from, now, interrupted: 0 };
+        let turn = self.checkpoints.as_ref().map(Checkpoints::turn);
         let made = execute("BEGIN IMMEDIATE").and_then(|()| make(&mut changes));
         let interrupted = changes.interrupted;
         let (made, is_known) = match made {
@@ -292,6 +293,7 @@ impl EmbeddedStore {
             let is_rolled_back = connection.is_autocommit() || execute(ROLLBACK).is_ok();
             (error, is_known && is_rolled_back)
         });
+        drop(turn);
         self.interrupted += if made.is_ok() { interrupted } else { 0 };
         made.map_err(|(error, nothing_kept)| self.failed(error, nothing_kept))
     }
@@ -338,7 +340,7 @@ impl From<WriteError> for StoreError {
 
 fn start_checkpoints(place: &Place, writer: &mut Connection) -> Result<Checkpoints, StoreError> {
     let connection = place.connect()?;
-    // It waits for readers with the lock of writers, and is repeated.
+    // It waits for readers in the turn of a transaction, and is repeated.
     connection.busy_timeout(CHECKPOINT_PATIENCE).map_err(|error| place.unreadable(&error))?;
     Checkpoints::start(writer, connection).map_err(|error| place.unreadable(&error))
 }
