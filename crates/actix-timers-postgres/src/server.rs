@@ -19,8 +19,10 @@ pub(crate) struct Server {
 impl Server {
     /// Sets the limits of the connection that the user has left open.
     pub(crate) fn new(mut config: Config, dial: Dial, options: &PostgresOptions) -> Self {
+        let hosts = config.get_hosts().len().max(config.get_hostaddrs().len());
         if config.get_connect_timeout().is_none() {
-            config.connect_timeout(options.timeout);
+            // One that does not answer leaves time for the others.
+            config.connect_timeout(options.timeout / u32::try_from(hosts.max(1)).unwrap_or(u32::MAX));
         }
         if config.get_tcp_user_timeout().is_none() {
             config.tcp_user_timeout(options.timeout);
@@ -28,7 +30,9 @@ impl Server {
         if config.get_application_name().is_none() {
             config.application_name(format!("actix-timers {}", options.node));
         }
-        if config.get_hosts().len() > 1 {
+        if hosts > 1 {
+            // One that accepts connections and hangs is not the first each time.
+            config.load_balance_hosts(tokio_postgres::config::LoadBalanceHosts::Random);
             config.target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
         }
         Self { config, dial, schema: Schema(options.schema.clone()), timeout: options.timeout }

@@ -29,6 +29,9 @@ const CAREFUL: usize = 128;
 /// The time for which a call tries with care, and looks at what its claims have not returned. The rest counts as locked, so that a
 /// call does not outlast the lease.
 const CAREFUL_FOR: Duration = Duration::from_millis(500);
+/// The time from which the rest of a call counts as locked, for the same reason: each of several changes of one timer is a
+/// transaction.
+const LONGEST: Duration = Duration::from_secs(1);
 /// The wait for each key of a careful try.
 const WAIT: &str = "SELECT set_config('lock_timeout', '2', true)";
 
@@ -139,10 +142,10 @@ pub(super) async fn apply(session: &mut Session, ops: &[Op]) -> Vec<Result<Outco
     if session.has_locked {
         groups = groups.into_iter().flat_map(|group| group.carefully(ops, session.turn)).collect();
     }
-    let (mut careful_until, mut looks_until) = (None, None);
+    let (until, mut careful_until, mut looks_until) = (Instant::now() + LONGEST, None, None);
     while let Some(mut group) = groups.pop_front() {
         let now = Instant::now();
-        if group.is_careful && now > *careful_until.get_or_insert(now + CAREFUL_FOR) {
+        if now > until || group.is_careful && now > *careful_until.get_or_insert(now + CAREFUL_FOR) {
             slots.fail(&group.ops, || StoreError::Locked);
         } else if let Err(failure) = send(session, ops, &mut group, &mut slots).await {
             repeat(session, ops, group, &failure, &mut groups, &mut slots).await;

@@ -2,6 +2,7 @@
 //! a time, and goes on at the next beat if it takes long: a statement without a bound would hold up the commits, or never end
 //! in time.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use actix_timers_durable::store::{Delivery, Position};
@@ -33,7 +34,7 @@ impl Pass {
     /// claim can be left, and returns whether it has left none. Returns whether the pass has come to the end.
     ///
     /// # Errors
-    /// A page cannot be read, or its visit fails; the pass can go on.
+    /// A page cannot be read, or its visit fails, otherwise than by a row that the server refuses to change; the pass can go on.
     pub(super) async fn go_on(
         &mut self,
         session: &mut Session,
@@ -59,8 +60,20 @@ impl Pass {
                 }
             }
             let are_last = rest.is_none() && !self.has_left;
-            if !claimed.is_empty() || are_last {
-                self.has_left |= !visit(session, claimed, are_last).await?;
+            let is_visited = !claimed.is_empty() || are_last;
+            let mut parts = VecDeque::from_iter(is_visited.then_some((claimed, are_last)));
+            while let Some((part, are_last)) = parts.pop_front() {
+                match visit(session, part.clone(), are_last).await {
+                    // One that the server refuses to change must not keep the others.
+                    Err(failure) if failure.is_refusal() => {
+                        self.has_left = true;
+                        let (first, second) = part.split_at(part.len() / 2);
+                        if part.len() > 1 && Instant::now() < until {
+                            parts.extend([first, second].map(|half| (half.to_vec(), false)));
+                        }
+                    }
+                    visited => self.has_left |= !visited?,
+                }
             }
             let Some(rest) = rest else { return Ok(true) };
             self.after = Some(rest);

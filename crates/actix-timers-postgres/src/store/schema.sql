@@ -330,7 +330,12 @@ BEGIN
         FROM unnest(p_types) WITH ORDINALITY AS k(type, at)
         LEFT JOIN @schema@.nodes n ON k.type = ANY (n.serves) AND NOT n.dead AND n.lease_until > clock_timestamp() GROUP BY k.at
     ) s;
-    paused := array_to_string(@schema@.paused(p_node), chr(31));
+    BEGIN
+        paused := array_to_string(@schema@.paused(p_node), chr(31));
+    EXCEPTION WHEN lock_not_available THEN
+        -- Claims wait for that lock: none begins.
+        NULL;
+    END;
     IF p_measures THEN
         -- Sessions of other databases do not hold back vacuum, nor does autovacuum, which has no user.
         SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint - max(s.behind), max(s.seconds) INTO needed, visible FROM (
@@ -522,6 +527,15 @@ CREATE TYPE @schema@.new_timer AS (
     key text, max_attempts int, retry jsonb, repeat jsonb, keep_key bigint
 );
 
+-- For an answer that changes nothing: its commit waits for the standbys, as that of the change that it tells of may still do.
+CREATE FUNCTION @schema@.await_standbys() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('synchronous_standby_names') <> '' THEN
+        PERFORM pg_logical_emit_message(true, 'actix-timers', '');
+    END IF;
+END
+$$;
+
 -- Stores a new timer. If another one of its route has its key: that stays and is returned as `other`, or is replaced. A careful call
 -- has no result if another transaction has locked the key.
 CREATE FUNCTION @schema@.put(
@@ -550,6 +564,7 @@ BEGIN
     -- The request was repeated.
     PERFORM FROM @schema@.timers t WHERE t.id IN (p_timer.id, @schema@.kept_id(p_timer.id));
     IF FOUND THEN
+        PERFORM @schema@.await_standbys();
         is_placed := false;
         other := p_timer.id;
         RETURN;
@@ -573,6 +588,7 @@ BEGIN
         IF NOT p_replace THEN
             SELECT @schema@.id_of(t) INTO other FROM @schema@.timers t WHERE t.route = p_timer.route AND t.key = p_timer.key;
             IF FOUND THEN
+                PERFORM @schema@.await_standbys();
                 is_placed := false;
                 RETURN;
             END IF;
@@ -672,7 +688,7 @@ BEGIN
     v_due := greatest(v_due, @schema@.server_now());
     id := (lpad(to_hex(v_due), 12, '0') || '8' || right(replace(gen_random_uuid()::text, '-', ''), 19))::uuid;
     SELECT * INTO v_put FROM @schema@.put(ROW(id, v_due, v_nominal, route, message_type, message_version, payload, codec, headers, key,
-        max_attempts, retry, repeat, ceil(extract(epoch FROM keep_key) * 1000)::bigint)::@schema@.new_timer, replace, false);
+        max_attempts, retry, repeat, CASE WHEN key IS NOT NULL THEN ceil(extract(epoch FROM keep_key) * 1000)::bigint END)::@schema@.new_timer, replace, false);
     outcome := CASE WHEN NOT v_put.is_placed THEN 'exists' WHEN v_put.other IS NULL THEN 'created'
         WHEN v_put.in_progress THEN 'replaced_in_progress' ELSE 'replaced' END;
     IF v_put.is_placed THEN
@@ -712,7 +728,9 @@ $$;
 CREATE FUNCTION @schema@.end_delivery(
     id uuid, repetition bigint, attempt int, due bigint DEFAULT NULL, nominal bigint DEFAULT NULL, next bigint DEFAULT NULL,
     reason text DEFAULT NULL, returned int DEFAULT 0, note jsonb DEFAULT NULL
-) RETURNS void LANGUAGE plpgsql AS $$
+) RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_variable
 DECLARE
     v_node bigint;
@@ -750,7 +768,7 @@ $$;
 
 -- A service that may only schedule needs USAGE on the schema and EXECUTE on `schedule` and `cancel`. Functions of others keep their
 -- rights, also those of the same names.
-REVOKE ALL ON FUNCTION @schema@.server_now(), @schema@.first_id(bigint), @schema@.first_due(uuid), @schema@.share_of(uuid, int), @schema@.keep_due(),
+REVOKE ALL ON FUNCTION @schema@.server_now(), @schema@.first_id(bigint), @schema@.first_due(uuid), @schema@.share_of(uuid, int), @schema@.keep_due(), @schema@.await_standbys(),
     @schema@.kept_id(uuid), @schema@.id_of(@schema@.timers), @schema@.paused(bigint), @schema@.is_suspect(int, int, int), @schema@.pause_settled(),
     @schema@.can_pause(text, text), @schema@.pause(text, text, timestamptz, text, text), @schema@.resume(text, text),
     @schema@.claimed_by(bigint, uuid, bigint, uuid, bigint),

@@ -147,6 +147,7 @@ pub(super) fn settings(server: &Server) -> String {
         SET idle_session_timeout = 0;
         SET standard_conforming_strings = on; SET search_path = pg_catalog; SET TimeZone = 'UTC'; SET DateStyle = 'ISO, YMD';
         SET default_transaction_isolation = 'read committed'; SET default_transaction_deferrable = off; SET jit = off;
+        SET enable_indexscan = on; SET enable_indexonlyscan = on; SET enable_nestloop = on;
         SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
         SET plan_cache_mode = force_generic_plan; SET statement_timeout = {millis};
         SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') <> 'remote_apply'"

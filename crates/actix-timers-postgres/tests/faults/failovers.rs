@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use actix_timers_postgres::{PostgresOptions, PostgresStore};
+use tokio::time::{sleep, timeout};
+use tokio_postgres::NoTls;
+
 use crate::cluster::{Cluster, in_rounds, now};
 use crate::proxy::{Proxy, Wire};
 use crate::server::Server;
@@ -69,5 +73,32 @@ fn nodes_go_on_after_a_promotion_that_lacks_the_last_seconds() {
         std::thread::sleep(Duration::from_secs(3));
         cluster.check();
         cluster.finish();
+    });
+}
+
+/// The commit of a timer may wait for a standby when its request is repeated: the answer that it exists waits, too.
+#[test]
+#[ignore = "starts servers: crates/actix-timers-postgres/tests/server cargo test -p actix-timers-postgres --test faults -- --ignored --test-threads 1"]
+fn a_timer_that_is_on_no_standby_is_not_said_to_exist() {
+    let server = Server::private(&["max_wal_senders = 4"]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(server.url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute(&PostgresStore::migration(&PostgresOptions::new()).unwrap()).await.unwrap();
+        let put = "SELECT outcome FROM timers.schedule('office', 'Order', '1'::jsonb, now(), key => 'order-8')";
+        assert_eq!(client.query_one(put, &[]).await.unwrap().get::<_, &str>(0), "created");
+        assert_eq!(client.query_one(put, &[]).await.unwrap().get::<_, &str>(0), "exists");
+        client.batch_execute("ALTER SYSTEM SET synchronous_standby_names = 'gone'").await.unwrap();
+        client.batch_execute("SELECT pg_reload_conf()").await.unwrap();
+        let is_set = async || {
+            let row =
+                client.query_one("SELECT current_setting('synchronous_standby_names') = 'gone'", &[]).await.unwrap();
+            row.get::<_, bool>(0)
+        };
+        while !is_set().await {
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert!(timeout(Duration::from_secs(1), client.query_one(put, &[])).await.is_err(), "no standby has it");
     });
 }

@@ -982,4 +982,55 @@ with_server! {
         let Outcome::Put(placed) = node.try_apply(&[put(&again)]).remove(0).unwrap() else { panic!("it is a put") };
         assert_eq!(placed, [Placed::Exists(record.id)]);
     }
+
+    fn rule_2_a_row_that_the_server_refuses_keeps_no_other_claimed() {
+        let (schema, session) = (new_schema(), Session::open());
+        let (mut dead, mut node) = (Node::join(&schema), Node::join(&schema));
+        let ids = dead.put_all((0..6).map(|number| timer(number, -1000)));
+        dead.claim(&ids[..3]);
+        node.claim(&ids[3..]);
+        session.run(&format!(
+            "CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$;
+            CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.timers FOR EACH ROW WHEN (OLD.id IN ('{}', '{}'))
+            EXECUTE FUNCTION {schema}.refuse()",
+            ids[1], ids[4]
+        ));
+        // The claims of the dead node are released, those of the other one searched for.
+        dead.declare_dead(&session, &schema);
+        session.run(&format!("SELECT pg_terminate_backend({}, 1000)", node.pid(&session, &schema)));
+        let claimed = format!("SELECT count(*) FROM {schema}.timers WHERE node IS NOT NULL");
+        until("all but the refused ones are free", 3 * LEASE, || {
+            _ = node.store.beat(&[], DueTime::MIN);
+            (session.value::<i64>(&claimed) == 2).then_some(())
+        });
+    }
+
+    fn rule_3_many_changes_of_one_timer_cost_no_lease() {
+        let (schema, way) = (new_schema(), Duration::from_millis(2));
+        let (_runtime, _proxy, address) = far_away(way, way);
+        let mut node = Node::join_as(connect_to(&address, options(&schema)).unwrap(), &node());
+        let record = timer(1, 600_000);
+        node.put(&record);
+        node.beat(&[]);
+        let moves: Vec<_> = (0..1024).map(|number| Op::Move(record.id, due_in(700_000 + number))).collect();
+        let outcomes = node.try_apply(&moves);
+        assert!(outcomes[0].is_ok());
+        let made = |outcome: &Result<_, _>| matches!(outcome, Ok(Outcome::Moved(_)) | Err(StoreError::Locked));
+        assert!(outcomes.iter().all(made) && node.has_lease());
+    }
+
+    fn rule_3_a_lock_of_the_pauses_costs_no_lease() {
+        let (schema, blocker) = (new_schema(), Session::open());
+        let (mut node, mut other) = (Node::join(&schema), Node::join(&schema));
+        let ids = node.put_all([timer(1, -10)]);
+        let claimed = node.claim(&ids);
+        blocker.run(&format!("BEGIN; LOCK TABLE {schema}.pauses"));
+        let locked = Instant::now();
+        while locked.elapsed() < 2 * LEASE {
+            node.beat(&claimed);
+            assert_eq!(other.beat(&[]).released, 0);
+        }
+        blocker.run("ROLLBACK");
+        assert!(node.has_lease() && node.beat(&claimed).lost.is_empty());
+    }
 }

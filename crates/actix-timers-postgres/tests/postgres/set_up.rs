@@ -157,4 +157,23 @@ with_server! {
         assert!(matches!(placed[..], [Placed::Created { .. }]));
         assert_eq!(node.apply(Op::Cancel(timer.id)), Outcome::Deleted);
     }
+
+    fn a_host_without_power_leaves_time_for_the_next_one() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        // Its queue of connections is full: it drops all others.
+        let _inside = runtime.enter();
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let silent = socket.listen(0).unwrap();
+        let port = silent.local_addr().unwrap().port();
+        let connect = || std::net::TcpStream::connect_timeout(&silent.local_addr().unwrap(), Duration::from_millis(50)).ok();
+        let _full: Vec<_> = std::iter::from_fn(connect).collect();
+        let config: tokio_postgres::Config = address().parse().unwrap();
+        let (user, other) = (config.get_user().unwrap(), config.get_ports()[0]);
+        let hosts = format!("host=127.0.0.1,127.0.0.1 port={port},{other} user={user} dbname=postgres");
+        // In either order.
+        for _ in 0..4 {
+            connect_to(&hosts, options()).unwrap();
+        }
+    }
 }

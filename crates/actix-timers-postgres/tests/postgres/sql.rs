@@ -401,4 +401,32 @@ with_server! {
         let mut node = Node::join_as(connect_to(&as_role(&role), options).unwrap(), &NodeInfo::default());
         node.put(&timer(1, 0));
     }
+
+    fn a_time_for_a_key_without_a_key_keeps_no_row() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        let id: String = session.value(&format!(
+            "SELECT id::text FROM {schema}.schedule('a', 'Order', '1'::jsonb, now(), keep_key => '1000 years')"
+        ));
+        let delivery = node.claim(&[id.parse().unwrap()])[0];
+        session.run(&format!("SELECT {schema}.end_delivery('{id}', 1, {})", delivery.attempt));
+        assert_eq!(session.value::<i64>(&format!("SELECT count(*) FROM {schema}.timers")), 0);
+    }
+
+    fn ends_in_a_session_of_an_application_read_no_whole_table() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        let ids = node.put_all((0..20).map(|number| timer(number, -1000)));
+        let claimed = node.claim(&ids);
+        // For a plan that knows how small the table is at present.
+        session.run(&format!("ANALYZE {schema}.timers; BEGIN"));
+        for (number, delivery) in claimed.iter().enumerate() {
+            let more = ["", r#", note => '{"took_ms": 1, "outcome": "complete"}'"#, ", due => 4102444800000"][number % 3];
+            session.run(&format!("SELECT {schema}.end_delivery('{}', 1, {}{more})", delivery.id, delivery.attempt));
+        }
+        let scans: i64 =
+            session.value(&format!("SELECT seq_scan FROM pg_stat_xact_user_tables WHERE relid = '{schema}.timers'::regclass"));
+        session.run("COMMIT");
+        assert_eq!(scans, 0);
+    }
 }
