@@ -52,7 +52,7 @@ impl<C: Content> Contents<C> {
     /// Schedules. The error is boxed, since it is as large as a message.
     fn schedule(self, service: &Service) -> Result<TimerId, Box<ScheduleError<C::Messages>>> {
         let Self { id, target, times, requested, options, messages } = self;
-        let waited = service.clock.since_request(requested);
+        let waited = service.clock.since(requested);
         let options = options.as_deref();
         let request = TimerRequest { waited, id: id.get(), options, ..TimerRequest::default() };
         service.try_schedule::<C, _>(times, request, target, messages).map_err(Box::new)

@@ -281,7 +281,7 @@ pub fn get(id: TimerId) -> Option<TimerInfo> {
 pub(crate) fn reschedule(id: TimerId, schedule: Schedule, requested: Option<RequestTime>) -> RescheduleOutcome {
     let ask = |service: &Service| {
         // The wait of a request differs between clocks.
-        let waited = requested.map_or(Duration::ZERO, |requested| service.clock.since_request(requested));
+        let waited = requested.map_or(Duration::ZERO, |requested| service.clock.since(requested));
         match service.reschedule(id, schedule, waited) {
             RescheduleOutcome::NotFound => None,
             outcome => Some(outcome),

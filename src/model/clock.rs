@@ -29,16 +29,10 @@ pub trait Clock: Send + Sync + 'static {
     /// Returns the wall-clock time.
     fn wall(&self) -> SystemTime;
 
-    /// Returns the time of this clock that has passed since `instant`, a reading of tokio's clock: the wait of a
-    /// request in a mailbox.
-    fn since(&self, instant: Instant) -> Duration;
-
-    /// Returns the time of this clock that has passed since a request was created. Default: [`since`](Self::since) its
-    /// [instant](RequestTime::instant), or zero if it has none that this thread can compare. A clock that wraps a
-    /// manual one forwards the call.
-    fn since_request(&self, made: RequestTime) -> Duration {
-        made.instant().map_or(Duration::ZERO, |instant| self.since(instant))
-    }
+    /// Returns the time of this clock that has passed since a request was created: its wait in a mailbox. A clock that
+    /// wraps another one forwards the call; any other counts from the [instant](RequestTime::instant), and returns zero
+    /// if there is none.
+    fn since(&self, request: RequestTime) -> Duration;
 
     /// Returns a future that completes once [`now`](Self::now) is at least `time`. It may complete late, never early.
     fn alarm(&self, time: Duration) -> Alarm;
@@ -68,12 +62,8 @@ macro_rules! forward {
             $clock.wall()
         }
 
-        fn since(&$self, instant: Instant) -> Duration {
-            $clock.since(instant)
-        }
-
-        fn since_request(&$self, made: RequestTime) -> Duration {
-            $clock.since_request(made)
+        fn since(&$self, request: RequestTime) -> Duration {
+            $clock.since(request)
         }
 
         fn alarm(&$self, time: Duration) -> Alarm {
@@ -228,14 +218,9 @@ impl Clock for SystemClock {
         self.wall_origin.checked_add(self.now()).unwrap_or(self.wall_origin)
     }
 
-    fn since(&self, instant: Instant) -> Duration {
+    fn since(&self, request: RequestTime) -> Duration {
         let _inside = self.paused.get().map(Handle::enter);
-        instant.elapsed()
-    }
-
-    fn since_request(&self, made: RequestTime) -> Duration {
-        let _inside = self.paused.get().map(Handle::enter);
-        made.instant().map_or(Duration::ZERO, |instant| instant.elapsed())
+        request.instant().map_or(Duration::ZERO, |instant| instant.elapsed())
     }
 
     fn alarm(&self, time: Duration) -> Alarm {

@@ -7,8 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime};
 
-use tokio::time::Instant;
-
 use crate::model::clock::{Alarm, Clock};
 use crate::model::request_time::RequestTime;
 
@@ -203,14 +201,10 @@ impl Clock for ManualClock {
         self.wall()
     }
 
-    fn since(&self, _: Instant) -> Duration {
+    fn since(&self, request: RequestTime) -> Duration {
         // No real time passes on this clock. The wait of a request follows from its number.
-        Duration::ZERO
-    }
-
-    fn since_request(&self, made: RequestTime) -> Duration {
         let hands = self.hands();
-        hands.now.saturating_sub(hands.shown_at(made))
+        hands.now.saturating_sub(hands.shown_at(request))
     }
 
     fn alarm(&self, time: Duration) -> Alarm {

@@ -11,10 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, SystemTime};
 
-use tokio::time::Instant;
-
 use crate::simulation::scheduler::{self, Nanos};
-use crate::{Alarm, Clock};
+use crate::{Alarm, Clock, RequestTime};
 
 pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -130,7 +128,7 @@ impl Clock for VirtualClock {
         SystemTime::UNIX_EPOCH + self.now()
     }
 
-    fn since(&self, _: Instant) -> Duration {
+    fn since(&self, _: RequestTime) -> Duration {
         Duration::ZERO
     }
 

@@ -161,14 +161,9 @@ impl Clock for Watchdog {
         self.0.wall()
     }
 
-    fn since(&self, instant: tokio::time::Instant) -> Duration {
+    fn since(&self, request: RequestTime) -> Duration {
         look("the clock: since");
-        self.0.since(instant)
-    }
-
-    fn since_request(&self, made: RequestTime) -> Duration {
-        look("the clock: since_request");
-        self.0.since_request(made)
+        self.0.since(request)
     }
 
     fn alarm(&self, time: Duration) -> Alarm {

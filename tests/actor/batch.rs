@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
-use actix_timers::{Alarm, Clock, Drain, ScheduleAfter, ScheduleBatch, ScheduleError, Target, TimerActor};
+use actix_timers::{Alarm, Clock, Drain, RequestTime, ScheduleAfter, ScheduleBatch, ScheduleError, Target, TimerActor};
 use support::{Census, Log, Note, OnDrop, World, count_panics, in_virtual_time, ms, panic_on_purpose, paused, probe};
 
 fn note_target(world: &World) -> (Target<Note<u64>>, Log<u64>) {
@@ -146,7 +146,7 @@ impl Clock for Busy {
         SystemTime::UNIX_EPOCH + self.now()
     }
 
-    fn since(&self, _: tokio::time::Instant) -> Duration {
+    fn since(&self, _: RequestTime) -> Duration {
         self.0.fetch_add(1, Ordering::SeqCst);
         self.since_an_hour()
     }

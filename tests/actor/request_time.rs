@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use actix::prelude::*;
 use actix_timers::{
-    Clock, ManualClock, Repeat, Reschedule, RescheduleOutcome, ScheduleAfter, ScheduleAtFixedRate, ScheduleBatch,
-    ScheduleWithFixedDelay, TimerActor, TimerOptions,
+    Clock, ManualClock, Repeat, RequestTime, Reschedule, RescheduleOutcome, ScheduleAfter, ScheduleAtFixedRate,
+    ScheduleBatch, ScheduleWithFixedDelay, TimerActor, TimerOptions,
 };
 use support::{Log, Note, Probe, StopWatch, World, idle, ms, paused, with_probe};
 use tokio::time::{Instant, advance};
@@ -105,7 +105,7 @@ impl Clock for Odd {
         std::time::SystemTime::UNIX_EPOCH
     }
 
-    fn since(&self, _: Instant) -> Duration {
+    fn since(&self, _: RequestTime) -> Duration {
         self.since
     }
 

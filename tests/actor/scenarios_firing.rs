@@ -12,7 +12,8 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{
-    Alarm, BuildError, CancelOutcome, Clock, RescheduleOutcome, TimerActor, TimerActorBuilder, TimerContext, TimerId,
+    Alarm, BuildError, CancelOutcome, Clock, RequestTime, RescheduleOutcome, TimerActor, TimerActorBuilder,
+    TimerContext, TimerId,
 };
 use support::{Note, Probe, Random, StopWatch, Way, idle, in_virtual_time, ms, paused, run, with_probe};
 
@@ -279,7 +280,7 @@ impl Clock for Settable {
         SystemTime::UNIX_EPOCH + self.now()
     }
 
-    fn since(&self, _: tokio::time::Instant) -> Duration {
+    fn since(&self, _: RequestTime) -> Duration {
         Duration::ZERO
     }
 

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use actix_timers::{
-    Alarm, Cancel, CancelOutcome, Clock, Drain, ManualClock, ScheduleAfter, ScheduleAt, ScheduleBatch, TimerActor,
-    TimerContext, TimerId, TimerOptions,
+    Alarm, Cancel, CancelOutcome, Clock, Drain, ManualClock, RequestTime, ScheduleAfter, ScheduleAt, ScheduleBatch,
+    TimerActor, TimerContext, TimerId, TimerOptions,
 };
 use support::{
     Census, Log, Note, OnDrop, Probe, StopWatch, Way, World, count_panics, idle, in_virtual_time, ms, panic_on_purpose,
@@ -223,8 +223,8 @@ impl Clock for Grumpy {
         self.hands.wall()
     }
 
-    fn since(&self, instant: tokio::time::Instant) -> Duration {
-        self.hands.since(instant)
+    fn since(&self, request: RequestTime) -> Duration {
+        self.hands.since(request)
     }
 
     fn alarm(&self, time: Duration) -> Alarm {

@@ -134,14 +134,14 @@ impl DueSpec {
             return Err(DurableError::Jitter(jitter));
         }
         match *self {
-            Self::After { delay, requested } => Ok((due_after(clock, delay, clock.since_request(requested))?, None)),
+            Self::After { delay, requested } => Ok((due_after(clock, delay, clock.since(requested))?, None)),
             Self::At(at) => Ok((DueTime::at_or_after(at)?, None)),
             Self::Every { repeat, requested, is_delay } => {
                 let Repeat { period, first_after, times, until, missed, .. } = repeat;
                 if period < Duration::from_millis(1) {
                     return Err(DurableError::PeriodTooShort(period));
                 }
-                let waited = clock.since_request(requested);
+                let waited = clock.since(requested);
                 let mut first = due_after(clock, first_after.unwrap_or(period), waited)?;
                 if options.spread {
                     let key = options.key.as_ref();

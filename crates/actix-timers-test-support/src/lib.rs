@@ -671,12 +671,8 @@ impl Clock for WatchedClock {
         self.hands.wall()
     }
 
-    fn since(&self, instant: tokio::time::Instant) -> Duration {
-        self.hands.since(instant)
-    }
-
-    fn since_request(&self, made: RequestTime) -> Duration {
-        self.hands.since_request(made)
+    fn since(&self, request: RequestTime) -> Duration {
+        self.hands.since(request)
     }
 
     fn alarm(&self, time: Duration) -> Alarm {
@@ -705,8 +701,8 @@ impl<W: Fn(&ManualClock) -> SystemTime + Send + Sync + 'static> Clock for ClockW
         (self.1)(&self.0)
     }
 
-    fn since(&self, instant: tokio::time::Instant) -> Duration {
-        self.0.since(instant)
+    fn since(&self, request: RequestTime) -> Duration {
+        self.0.since(request)
     }
 
     fn alarm(&self, time: Duration) -> Alarm {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use actix_timers::{Alarm, Clock};
+use actix_timers::{Alarm, Clock, RequestTime};
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -100,8 +100,9 @@ impl Clock for ReplayClock {
         first.checked_add(self.now()).unwrap_or_else(|| Timestamp::MAX.into())
     }
 
-    fn since(&self, instant: Instant) -> Duration {
-        self.0.speed.replayed(instant.elapsed()).min(self.now())
+    fn since(&self, request: RequestTime) -> Duration {
+        let waited = request.instant().map_or(Duration::ZERO, |instant| instant.elapsed());
+        self.0.speed.replayed(waited).min(self.now())
     }
 
     fn alarm(&self, time: Duration) -> Alarm {

@@ -124,7 +124,7 @@ impl Service {
         answers: &mut Vec<Result<TimerId, ScheduleError<M>>>,
     ) {
         // Before the reading: an age that ends after it would make the message due too early.
-        let ages: Vec<_> = entries.iter().map(|entry| self.clock.since_request(entry.requested)).collect();
+        let ages: Vec<_> = entries.iter().map(|entry| self.clock.since(entry.requested)).collect();
         let now = self.clock.now();
         let options: Vec<_> = entries.iter_mut().map(|entry| entry.options.take()).collect();
         let prepared: Vec<_> = entries

@@ -18,7 +18,6 @@ use std::time::{Duration, SystemTime};
 
 use actix::prelude::*;
 use tokio::runtime::Runtime;
-use tokio::time::Instant;
 
 use crate::api::timer_actor::TimerActor;
 use crate::engine::EngineConfig;
@@ -35,7 +34,7 @@ use crate::tests::simulated::subject::{
     Act, Busy, Flood, Other, Own, Plain, Subject, Supervised_, any_delay, cancel_any, move_any,
 };
 use crate::timing::{TickLength, WheelSize};
-use crate::{Alarm, Clock, MailboxPolicy, MessageSource, Target, TimerOptions, Timers};
+use crate::{Alarm, Clock, MailboxPolicy, MessageSource, RequestTime, Target, TimerOptions, Timers};
 
 /// No timer is due later than this.
 const END: u64 = 3_600_000 * MILLISECOND;
@@ -338,8 +337,8 @@ impl Clock for SteppedClock {
         VirtualClock.wall() + Duration::from_nanos(self.0.load(Ordering::Relaxed))
     }
 
-    fn since(&self, time: Instant) -> Duration {
-        VirtualClock.since(time)
+    fn since(&self, request: RequestTime) -> Duration {
+        VirtualClock.since(request)
     }
 
     fn alarm(&self, time: Duration) -> Alarm {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use actix_timers::{Alarm, Clock};
+use actix_timers::{Alarm, Clock, RequestTime};
 use actix_timers_durable::DueTime;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
@@ -88,8 +88,8 @@ impl Clock for StepClock {
         self.date().into()
     }
 
-    fn since(&self, instant: Instant) -> Duration {
-        instant.elapsed().min(self.now())
+    fn since(&self, request: RequestTime) -> Duration {
+        request.instant().map_or(Duration::ZERO, |instant| instant.elapsed()).min(self.now())
     }
 
     fn alarm(&self, time: Duration) -> Alarm {

@@ -9,7 +9,7 @@ use actix::prelude::*;
 use super::DIRECTORY;
 use crate::api::timer_actor::TimerActor;
 use crate::tests::fixture::{Bell, Ring};
-use crate::{Alarm, Clock, TimerId, get};
+use crate::{Alarm, Clock, RequestTime, TimerId, get};
 use crate::{CancelOutcome, RescheduleOutcome, cancel};
 
 #[test]
@@ -35,7 +35,7 @@ impl Clock for Counting {
         SystemTime::UNIX_EPOCH
     }
 
-    fn since(&self, _: tokio::time::Instant) -> Duration {
+    fn since(&self, _: RequestTime) -> Duration {
         Duration::ZERO
     }
 
