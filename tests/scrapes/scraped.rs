@@ -243,3 +243,23 @@ fn every_rejection_has_its_reason() {
         assert_eq!(sum(&page, "rejected_total", "duplicate_id"), 0.0);
     });
 }
+
+#[test]
+fn requests_after_a_stop_are_counted() {
+    let (recorder, handle) = recorder();
+    support::in_real_time(async {
+        let arbiter = Arbiter::new();
+        let settings = TimerActor::builder().name("gone");
+        let timers = metrics::with_local_recorder(&recorder, || settings.start_on(&arbiter.handle())).unwrap();
+        let bell = Bell.start();
+        arbiter.stop();
+        arbiter.join().unwrap();
+        for _ in 0..3 {
+            assert!(timers.timer(&bell, TimerOptions::new()).try_schedule(HOUR, Ring).is_err(), "stopped");
+            timers.schedule_after(&bell, HOUR, Ring);
+        }
+        let page = scrape(|| handle.render());
+        let counted = [("rejected_total", "stopped"), ("dead_letters_total", "rejected"), ("scheduled_total", "")];
+        assert_eq!(counted.map(|(name, labels)| sum(&page, name, labels)), [6.0, 3.0, 3.0]);
+    });
+}

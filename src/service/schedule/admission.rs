@@ -192,6 +192,10 @@ impl Service {
             // The engine has counted it.
             _ => {}
         }
+        if self.is_stopped() {
+            // No turn follows that would.
+            self.contain(|| self.publish());
+        }
         reason.map(|()| messages)
     }
 }

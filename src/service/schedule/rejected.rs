@@ -57,6 +57,9 @@ impl Service {
             self.report_unsent(&reason, letter);
         }
         self.notify(Wakeup { poke, ..Wakeup::default() });
+        if self.is_stopped() {
+            self.contain(|| self.publish());
+        }
         self.drop_contained((refused, messages));
         id
     }
