@@ -4,8 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::SystemTime;
 
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
+use croner::JobType;
+use jiff::tz::{Offset, TimeZone};
+use jiff::{SignedDuration, Timestamp};
 
 /// Maximum length of a gap for which `croner` finds the time after it.
 const MAX_GAP_SECONDS: i32 = 7200;
@@ -99,8 +100,30 @@ impl Cron {
             self.expression.find_next_occurrence(&from.to_zoned(self.zone.clone()), inclusive).ok()
         };
         // A time in a long gap ends the search: it continues behind the gap.
-        let next = find(after, false).or_else(|| self.long_gaps(after).find_map(|end| find(end, true)))?;
-        Some(next.timestamp().into())
+        let next = find(after, false).or_else(|| self.long_gaps(after).find_map(|end| find(end, true)));
+        let next = next.map(|next| next.timestamp());
+        Some(self.time_of_day_in_gap(after, next).or(next)?.into())
+    }
+
+    /// Returns the end of the first gap before `next` that skips the time of day. `croner` forgets the time if the day ends
+    /// with the gap.
+    fn time_of_day_in_gap(&self, after: Timestamp, next: Option<Timestamp>) -> Option<Timestamp> {
+        if self.expression.determine_job_type() != JobType::FixedTime {
+            return None;
+        }
+        let mut offset = self.zone.to_offset(after);
+        let changes = self.zone.following(after).take(MAX_CHANGES).map(|change| (change.timestamp(), change.offset()));
+        let mut before_next = changes.take_while(|(at, _)| next.is_none_or(|next| *at < next));
+        let skips = |(at, behind): &(Timestamp, Offset)| {
+            let before = std::mem::replace(&mut offset, *behind);
+            let length = (offset.seconds() - before.seconds()).min(MAX_GAP_SECONDS);
+            let end = offset.to_datetime(*at);
+            let start = end.checked_sub(SignedDuration::from_secs(length.into()));
+            length > 0
+                && start
+                    .is_ok_and(|start| self.expression.find_next_occurrence(&start, true).is_ok_and(|time| time < end))
+        };
+        before_next.find(skips).map(|(at, _)| at)
     }
 
     /// Returns the ends of the gaps that are too long for a search.

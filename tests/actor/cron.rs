@@ -51,6 +51,17 @@ fn a_time_in_the_gap_comes_after_it_and_an_interval_skips_it() {
 }
 
 /// In Samoa 2011-12-29 was followed by 12-31, and on Kwajalein 1993-08-20 by 08-22.
+/// The day after the gap is none of the expression.
+#[test]
+fn a_time_in_a_gap_that_ends_at_midnight_comes_after_it() {
+    for (expression, then) in
+        [("30 23 * * SAT", "04-07T00:30"), ("30 23 30 * *", "05-01T00:30"), ("0 23 * * MON-SAT", "04-02T00:00")]
+    {
+        let [first, second, _] = occurrences("America/Nuuk", expression, "03-30T12:00");
+        assert_eq!([&*first, &*second], ["03-31T01:00", then], "{expression}");
+    }
+}
+
 #[test]
 fn a_day_that_a_zone_leaves_out_ends_no_expression() {
     for (zone, expression, from, expected) in [
