@@ -1,7 +1,6 @@
 //! Labels: the key of a timer, and the members of each group. An entry is removed with its timer.
 
 use std::collections::BTreeMap;
-use std::collections::hash_map::Entry;
 use std::ops::Range;
 
 use crate::engine::group::TimerGroup;
@@ -91,28 +90,19 @@ impl Labels {
         if !self.by_slot.set(timer.index(), label) {
             return false;
         }
-        if let Some(key) = key
-            && let Some(earlier) = self.put_key(key, timer)
-            && let Some(label) = self.by_slot.get_mut(earlier.index())
-        {
-            label.key = None;
+        if let Some(key) = key {
+            let earlier = std::mem::replace(self.keys.entry(key).or_insert(timer), timer);
+            if earlier != timer
+                && let Some(label) = self.by_slot.get_mut(earlier.index())
+            {
+                label.key = None;
+            }
         }
         if let Some(group) = group {
             self.joined += 1;
             self.groups.entry(group).or_default().insert(number, timer);
         }
         true
-    }
-
-    /// Gives the key to a timer, and returns its previous holder.
-    fn put_key(&mut self, key: ScopedKey, timer: Key) -> Option<Key> {
-        match self.keys.entry(key) {
-            Entry::Occupied(mut holder) => Some(holder.insert(timer)),
-            Entry::Vacant(place) => {
-                place.insert(timer);
-                None
-            }
-        }
     }
 
     /// Removes the labels of the timer in `slot`, which has ended.

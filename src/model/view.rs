@@ -65,7 +65,7 @@ pub struct Snapshot {
     pub now: Duration,
     /// The numbers of accepted timers and of their ends.
     pub counters: Counters,
-    /// The number of actors with own timers here.
+    /// The number of actors that have had timers of their own here since their start or restart.
     pub owners: usize,
     /// The wheel, level by level and bucket by bucket, in ticks.
     pub wheel: WheelSnapshot,
