@@ -181,6 +181,11 @@ impl Recurrence {
         self.details().wall
     }
 
+    /// Returns the due time of the present repetition.
+    pub(crate) const fn due(&self) -> Duration {
+        self.due
+    }
+
     /// Returns the period; `None` for a timer that follows a calendar.
     pub(crate) const fn period(&self) -> Option<Duration> {
         match self.mode {

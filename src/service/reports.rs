@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::engine::{DueTimer, OwnerId};
+use crate::metrics::gate::{self, Pass};
 use crate::metrics::{Published, WakeupCause};
 use crate::model::dead_letter::DeadLetterEvent;
 use crate::model::id::TimerId;
@@ -19,6 +20,23 @@ pub(crate) struct Reports {
     /// Letters about rejected timers, which the driver sends at the next publication. Were they sent by the calls that lost
     /// the messages, a subscriber that schedules again would fill its own mailbox, which actix empties before anything else.
     pub(crate) rejected: Vec<DeadLetterEvent>,
+}
+
+impl Reports {
+    /// Begins a publication, if one is due: returns the pass for it and the letters to send with it, or the time of the next one.
+    #[inline(always)]
+    pub(crate) fn begin_publication(
+        &mut self,
+        now: Duration,
+    ) -> (Option<Pass>, Vec<DeadLetterEvent>, Option<Duration>) {
+        if let Err(later) = self.published.is_due(now) {
+            return (None, Vec::new(), later);
+        }
+        let pass = gate::try_enter();
+        // A scrape that is running has published itself.
+        let later = if pass.is_none() { self.published.put_off(now) } else { None };
+        (pass, std::mem::take(&mut self.rejected), later)
+    }
 }
 
 impl Service {

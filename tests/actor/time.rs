@@ -6,10 +6,11 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use crate::slow::{open, slow};
 use actix::prelude::*;
 use actix_timers::{
     Clock, ManualClock, MessageSource, Repeat, RescheduleOutcome, SystemClock, Target, TimerActor, TimerActorBuilder,
-    TimerContext,
+    TimerContext, TimerOptions,
 };
 use support::{ClockWithWall, Log, Note, Probe, Random, StopWatch, Way, World, idle, ms, paused, probe, with_probe};
 
@@ -396,4 +397,60 @@ fn a_clock_that_is_paused_while_an_alarm_is_set_is_followed() {
         tokio::time::sleep(Duration::from_secs(3601)).await;
         assert_eq!(log.names(), [2]);
     });
+}
+
+/// Neither a turn before nor one after the step knows the wall clock of the request.
+#[test]
+fn a_step_between_a_request_and_the_next_turn_is_followed() {
+    for way in Way::ALL {
+        paused(async {
+            let world = world();
+            let (addr, log) = world.probe();
+            world.schedule_at(way, &addr, wall(2 * LONG), 1).await;
+            world.clock().hands.set_wall(wall(LONG));
+            world.run_to(LONG).await;
+            assert_eq!(log.take(), [(1, LONG)], "{way:?}");
+        });
+    }
+    // Two steps that take each other back.
+    paused(async {
+        let world = world();
+        let (addr, log) = world.probe();
+        world.timers.schedule_at(&addr, wall(100 * LONG), Note(1));
+        world.settle().await;
+        world.clock().hands.set_wall(wall(0) - ms(LONG));
+        world.timers.schedule_at(&addr, wall(LONG), Note(2));
+        world.clock().hands.set_wall(wall(0));
+        world.run_to(LONG).await;
+        assert_eq!(log.take(), [(2, LONG)]);
+    });
+}
+
+#[test]
+fn a_step_during_a_tracked_handler_is_followed_by_the_next_time() {
+    for is_moved in [false, true] {
+        paused(async {
+            let world = world();
+            let (addr, log, gates) = slow(&world);
+            let mut last = 0;
+            let computed = Repeat::computed(move |_| {
+                last += LONG;
+                Some(wall(last))
+            });
+            let timer = world.timers.timer(Target::tracked(&addr), TimerOptions::new());
+            let id =
+                if is_moved { timer.repeat(Repeat::every(ms(LONG)), Note(1)) } else { timer.repeat(computed, Note(1)) };
+            world.run_to(LONG).await;
+            assert_eq!(log.take(), [(1, LONG)]);
+            if is_moved {
+                assert_eq!(world.timers.reschedule_at(id, wall(2 * LONG)), RescheduleOutcome::InProgress);
+            }
+            // The first handler runs. Half of the time to the next message is skipped.
+            world.clock().hands.set_wall(wall(LONG + LONG / 2));
+            world.run_to(LONG + 10_000).await;
+            open(&gates, 0);
+            world.run_to(LONG + LONG / 2).await;
+            assert_eq!(log.take(), [(1, LONG + LONG / 2)]);
+        });
+    }
 }

@@ -15,13 +15,14 @@ use actix::fut::ActorFuture;
 use actix::{Actor, AsyncContext};
 
 use crate::engine::{Due, DueTimer, OwnerId};
-use crate::metrics::{WakeupCause, gate};
+use crate::metrics::WakeupCause;
 use crate::model::alarm::TimerSlot;
 use crate::model::clock::Alarm;
 use crate::service::deliver::driver_state::Trim;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::lane::lanes::Progress;
+use crate::service::schedule::deadline::DueTime;
 use crate::service::state::{Service, Session, State};
 use crate::timing::{Advance, MAX_TICK, Tick};
 
@@ -160,6 +161,41 @@ where
 }
 
 impl Session<'_> {
+    /// Lets everything leave that is due: messages to recipients go, of inboxes the wakers are collected. Returns true if the
+    /// budget is exhausted before.
+    #[inline(always)]
+    fn expire(
+        &mut self,
+        now: Duration,
+        wall: Option<Duration>,
+        cause: WakeupCause,
+        budget: &mut usize,
+        wakers: &mut Vec<Waker>,
+    ) -> bool {
+        let (service, tick) = (self.service, self.service.tick_at(now));
+        let mut run = std::mem::take(&mut self.state().driver.run);
+        // The inbox that was signalled last, while the lock is kept.
+        let mut signalled = None;
+        let exhausted = loop {
+            let state = self.state();
+            match state.engine.expire(tick, wall, budget) {
+                Ok(Due::Inbox(owner)) if signalled == Some(owner) => {}
+                Ok(Due::Inbox(owner)) => {
+                    signalled = Some(owner);
+                    wakers.extend(service.signal_inbox(state, owner, now, cause));
+                }
+                Ok(Due::Recipient(due)) => {
+                    signalled = None;
+                    self.add_to_run(&mut run, due);
+                }
+                Err(end) => break end == Advance::Exhausted,
+            }
+        };
+        self.post_run(&mut run);
+        self.state().driver.run = run;
+        exhausted
+    }
+
     /// Adds a message to a run of messages to recipients that are sent together: from one store, and all due before the
     /// next other entry. Sends the run first if the message is in another store, and afterwards if the run is full.
     fn add_to_run(&mut self, run: &mut Vec<DueTimer<MessageRef>>, due: DueTimer<MessageRef>) {
@@ -190,6 +226,36 @@ impl State {
         }
         wakeup.poke |= wakeup.first_deadline.is_some() || (follows_wall_clock && self.driver.wall_offset.is_none());
     }
+
+    /// Sets the driver's alarm for a new deadline of a timer.
+    #[inline(always)]
+    pub(crate) fn expect(&mut self, due_time: &DueTime, wakeup: &mut Wakeup) {
+        self.expect_deadline(due_time.deadline, false, wakeup);
+        if let Some(wall) = due_time.wall {
+            wakeup.poke |= self.expect_wall_time(wall, due_time.due, due_time.delay);
+        }
+    }
+
+    /// Returns whether the driver is to compare the clocks.
+    #[cold]
+    #[inline(never)]
+    fn expect_wall_time(&mut self, wall: Duration, due: Duration, delay: Duration) -> bool {
+        let is_first = self.driver.wall_offset.is_none();
+        // One that has passed was not computed from the lead of the wall clock.
+        let differs = !delay.is_zero() && self.note_lead(wall, due);
+        is_first || differs
+    }
+
+    /// Notes the lead of the wall clock with which a deadline was computed: a step between two turns, of which the latter sees
+    /// nothing, differs from it, and so does one since. Returns whether the driver is to look.
+    pub(crate) fn note_lead(&mut self, wall: Duration, due: Duration) -> bool {
+        if due < Duration::MAX {
+            let lead = wall.as_nanos().cast_signed() - due.as_nanos().cast_signed();
+            let known = *self.driver.wall_offset.get_or_insert(lead);
+            self.driver.has_other_lead |= known.abs_diff(lead) > CLOCK_STEP.as_nanos();
+        }
+        self.driver.has_other_lead
+    }
 }
 
 impl Service {
@@ -216,7 +282,6 @@ impl Service {
         let now = self.clock.now();
         let steady = self.clock.wall_is_steady();
         self.update_dead_letter_tracing();
-        let tick = self.tick_at(now);
         let mut session = Session::new(self);
         let readings = self.read_both_clocks(&mut session, now);
         let state = session.state();
@@ -231,26 +296,7 @@ impl Service {
         self.note_lateness(state, now, cause);
         let wall = self.check_wall_clock(state, readings);
         let mut budget = self.settings.expiry_budget;
-        let mut run = std::mem::take(&mut state.driver.run);
-        // The inbox that was signalled last, while the lock is kept.
-        let mut signalled = None;
-        let exhausted = loop {
-            let state = session.state();
-            match state.engine.expire(tick, wall, &mut budget) {
-                Ok(Due::Inbox(owner)) if signalled == Some(owner) => {}
-                Ok(Due::Inbox(owner)) => {
-                    signalled = Some(owner);
-                    wakers.extend(self.signal_inbox(state, owner, now, cause));
-                }
-                Ok(Due::Recipient(due)) => {
-                    signalled = None;
-                    session.add_to_run(&mut run, due);
-                }
-                Err(end) => break end == Advance::Exhausted,
-            }
-        };
-        session.post_run(&mut run);
-        session.state().driver.run = run;
+        let exhausted = session.expire(now, wall, cause, &mut budget, &mut wakers);
         session.state().let_follow(now);
         let more_in_lanes = session.serve_ready(now);
         if cause.is_driver() {
@@ -269,16 +315,7 @@ impl Service {
         if budget < self.settings.expiry_budget {
             guard.reports.published.ask_to_publish();
         }
-        let is_due = guard.reports.published.is_due(now);
-        let rejected = if is_due.is_ok() { std::mem::take(&mut guard.reports.rejected) } else { Vec::new() };
-        let (pass, publish) = match is_due {
-            Ok(()) => match gate::try_enter() {
-                Some(pass) => (Some(pass), None),
-                // A scrape is running, and has published itself.
-                None => (None, guard.reports.published.put_off(now)),
-            },
-            Err(later) => (None, later),
-        };
+        let (pass, rejected, publish) = guard.reports.begin_publication(now);
         let follows_wall_clock = !steady && guard.engine.wall_timers() > 0;
         let look = follows_wall_clock.then(|| now.saturating_add(self.settings.wall_clock_check_interval));
         let sleep = self.until(&mut guard, next, [publish, look, next_slow_check, next_trim]);
@@ -352,7 +389,7 @@ impl Service {
     /// Returns the wall-clock time if timers follow it; moves them if the wall clock was stepped.
     fn check_wall_clock(&self, state: &mut State, readings: Option<Readings>) -> Option<Duration> {
         let Some(Readings { before, wall, after }) = readings else {
-            state.driver.wall_offset = None;
+            (state.driver.wall_offset, state.driver.has_other_lead) = (None, false);
             return None;
         };
         let since_epoch = wall.duration_since(SystemTime::UNIX_EPOCH);
@@ -365,12 +402,14 @@ impl Service {
         let most = nanos - before.as_nanos().cast_signed();
         let step = CLOCK_STEP.as_nanos().cast_signed();
         let is_off = |offset: i128| offset + step < least || offset > most + step;
-        let stepped = state.driver.wall_offset.is_some_and(is_off);
-        if stepped {
+        let has_stepped = state.driver.wall_offset.is_some_and(is_off);
+        if has_stepped {
             self.warnings.note_step(before, least - state.driver.wall_offset.unwrap_or(least));
+        }
+        if std::mem::take(&mut state.driver.has_other_lead) || has_stepped {
             state.engine.follow_wall_clock(self.tick.round_down(before), wall);
         }
-        if stepped || state.driver.wall_offset.is_none() {
+        if has_stepped || state.driver.wall_offset.is_none() {
             state.driver.wall_offset = Some(least);
         }
         Some(wall)

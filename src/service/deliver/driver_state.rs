@@ -20,6 +20,8 @@ pub(crate) struct DriverState {
     pub(crate) missing_since: Option<Duration>,
     /// The lead of the wall clock over the monotonic clock at the last comparison, in nanoseconds.
     pub(crate) wall_offset: Option<i128>,
+    /// Whether a deadline was computed with another lead.
+    pub(crate) has_other_lead: bool,
     /// Owners with messages in their inbox, and since when they have taken none, for the watchdog.
     pub(crate) watched_inboxes: VecDeque<(Duration, OwnerId)>,
     /// Drains that wait until the timers due soon have ended.

@@ -273,7 +273,7 @@ impl State {
             self.engine.label(key, label, options.group.clone());
         }
         wakeup.poke |= self.engine.counters().accepted.is_multiple_of(POKE_EVERY);
-        self.expect_deadline(due_time.deadline, due_time.wall.is_some(), wakeup);
+        self.expect(due_time, wakeup);
         Ok((key, replaced))
     }
 

@@ -64,6 +64,11 @@ impl State {
         // The planned deadline was computed when the message was produced. If it is past, it is due at once, by any
         // clock.
         let repeated = self.engine.repeat_as_planned(key, ClockReading { time: Duration::ZERO, wall: None });
-        self.expect_repetition(repeated, wakeup)
+        let repeated = self.expect_repetition(repeated, wakeup);
+        let due = self.engine.recurrence(key).map(Recurrence::due);
+        if let Some((wall, due)) = self.engine.wall_time(key).zip(due) {
+            wakeup.poke |= self.note_lead(wall, due);
+        }
+        repeated
     }
 }

@@ -55,7 +55,7 @@ impl Service {
             state.engine.set_wall_time(key, wall);
         }
         let mut wakeup = Wakeup { poke: state.reports.published.ask_to_publish(), ..Wakeup::default() };
-        state.expect_deadline(due_time.deadline, due_time.wall.is_some(), &mut wakeup);
+        state.expect(&due_time, &mut wakeup);
         drop(state);
         self.notify(wakeup);
         if has_released {
