@@ -64,11 +64,10 @@ async fn run(client: &Client, sql: &str) -> Result<(), ConnectError> {
     client.batch_execute(sql).await.map_err(failed)
 }
 
-async fn migrate(client: &Client, server: &Server, migrates: bool) -> Result<(), ConnectError> {
+/// Returns the version of the tables, and whether there is a schema.
+async fn version(client: &Client, server: &Server) -> Result<(i32, bool), ConnectError> {
     let name = &server.schema.0;
-    let foreign = |reason: String| ConnectError::ForeignSchema { schema: name.clone(), reason };
-    let lock = "SELECT pg_advisory_xact_lock(hashtextextended('actix-timers ' || $1::text, 0))";
-    client.execute(lock, &[name]).await.map_err(failed)?;
+    let foreign = |reason: String| foreign(server, reason);
     let tables = "SELECT count(c.oid), count(c.oid) FILTER (WHERE c.relname = 'schema_version'), count(*) > 0
         FROM pg_namespace n LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relkind = 'r' WHERE n.nspname = $1";
     let tables = client.query_one(tables, &[name]).await.map_err(failed)?;
@@ -86,7 +85,22 @@ async fn migrate(client: &Client, server: &Server, migrates: bool) -> Result<(),
         })?;
         row.get::<_, Option<i32>>(0).ok_or_else(|| foreign("its table schema_version is empty".to_owned()))?
     };
-    let known = i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX);
+    Ok((found, tables.get(2)))
+}
+
+fn foreign(server: &Server, reason: String) -> ConnectError {
+    ConnectError::ForeignSchema { schema: server.schema.0.clone(), reason }
+}
+
+async fn migrate(client: &Client, server: &Server, migrates: bool) -> Result<(), ConnectError> {
+    let (name, known) = (&server.schema.0, i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX));
+    let (mut found, mut has_schema) = version(client, server).await?;
+    if found < known && migrates {
+        // Another node may be doing it.
+        let lock = "SELECT pg_advisory_xact_lock(hashtextextended('actix-timers ' || $1::text, 0))";
+        client.execute(lock, &[name]).await.map_err(failed)?;
+        (found, has_schema) = version(client, server).await?;
+    }
     if found > known {
         return Err(ConnectError::NewerFormat { found, known });
     }
@@ -98,13 +112,13 @@ async fn migrate(client: &Client, server: &Server, migrates: bool) -> Result<(),
             "the schema {name:?} has version {found} of {known}: run the statements of `PostgresStore::migration` by its owner"
         )));
     }
-    let sql = migration(&server.schema, usize::try_from(found).unwrap_or(0), tables.get(2));
+    let sql = migration(&server.schema, usize::try_from(found).unwrap_or(0), has_schema);
     client.batch_execute(&sql).await.map_err(|error| match error.code() {
         Some(state)
             if [SqlState::DUPLICATE_TABLE, SqlState::DUPLICATE_FUNCTION, SqlState::DUPLICATE_OBJECT]
                 .contains(state) =>
         {
-            foreign(text(&error))
+            foreign(server, text(&error))
         }
         _ => failed(error),
     })
@@ -115,6 +129,7 @@ async fn check_rights(client: &Client, server: &Server) -> Result<(), ConnectErr
             CROSS JOIN unnest('{SELECT,INSERT,UPDATE,DELETE}'::text[]) AS r(name)
         WHERE (r.name = 'SELECT' OR t.name <> 'sessions') AND NOT has_table_privilege(format('%I.%I', $1::text, t.name), r.name)
         UNION ALL SELECT 'EXECUTE on function ' || p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+        JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = 'timers' AND c.relowner = p.proowner
         WHERE n.nspname = $1 AND NOT has_function_privilege(p.oid, 'EXECUTE') LIMIT 1";
     let tables: &[&str] = &TABLES;
     let missing = client.query_opt(sql, &[&server.schema.0, &tables]).await.map_err(failed)?;

@@ -176,4 +176,26 @@ with_server! {
             connect_to(&hosts, options()).unwrap();
         }
     }
+
+    fn tables_that_are_up_to_date_need_no_lock() {
+        let (schema, session) = (new_schema(), Session::open());
+        let options = PostgresOptions::new().schema(&schema);
+        connect(options.clone()).unwrap();
+        session.run(&format!("SELECT pg_advisory_lock(hashtextextended('actix-timers {schema}', 0))"));
+        connect(options).unwrap();
+    }
+
+    fn a_function_of_others_in_the_schema_needs_no_right() {
+        let (schema, session) = (new_schema(), Session::open());
+        connect(PostgresOptions::new().schema(&schema)).unwrap();
+        let (role, other) = (format!("runner_{schema}"), format!("other_{schema}"));
+        session.run(&format!(
+            "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA {schema} TO {role}; GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {role};
+            GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {role}; CREATE ROLE {other};
+            CREATE FUNCTION {schema}.report() RETURNS int LANGUAGE sql AS 'SELECT 1';
+            ALTER FUNCTION {schema}.report() OWNER TO {other}; REVOKE ALL ON FUNCTION {schema}.report() FROM PUBLIC"
+        ));
+        let address = address().replace("timers@", &format!("{role}@"));
+        connect_to(&address, PostgresOptions::new().schema(&schema)).unwrap();
+    }
 }
