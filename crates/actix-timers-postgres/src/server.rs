@@ -31,8 +31,6 @@ impl Server {
             config.application_name(format!("actix-timers {}", options.node));
         }
         if hosts > 1 {
-            // One that accepts connections and hangs is not the first each time.
-            config.load_balance_hosts(tokio_postgres::config::LoadBalanceHosts::Random);
             config.target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
         }
         Self { config, dial, schema: Schema(options.schema.clone()), timeout: options.timeout }

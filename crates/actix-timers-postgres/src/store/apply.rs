@@ -29,9 +29,9 @@ const CAREFUL: usize = 128;
 /// The time for which a call tries with care, and looks at what its claims have not returned. The rest counts as locked, so that a
 /// call does not outlast the lease.
 const CAREFUL_FOR: Duration = Duration::from_millis(500);
-/// The time from which the rest of a call counts as locked, for the same reason: each of several changes of one timer is a
-/// transaction.
-const LONGEST: Duration = Duration::from_secs(1);
+/// The part of the lease, one in ..., after which further changes of a timer count as locked, for the same reason: each of several
+/// is a transaction.
+const PART: u32 = 4;
 /// The wait for each key of a careful try.
 const WAIT: &str = "SELECT set_config('lock_timeout', '2', true)";
 
@@ -97,6 +97,8 @@ struct Group {
     is_keyed: bool,
     /// Whether locked rows and keys are left out. That costs more, and follows a failure.
     is_careful: bool,
+    /// Whether an earlier change of the call is of the same timer, or a pause.
+    is_later: bool,
 }
 
 impl Group {
@@ -121,7 +123,7 @@ impl Group {
             }
         }
         parts.extend(several.into_iter().map(|op| vec![op]));
-        let mut parts: Vec<_> = parts.into_iter().map(|ops| Self { ops, is_keyed: true, is_careful: true }).collect();
+        let mut parts: Vec<_> = parts.into_iter().map(|ops| Self { ops, is_careful: true, ..self }).collect();
         // Another part is the first one in each call, in case that the time is too short for all.
         let begin = turn.checked_rem(parts.len()).unwrap_or(0);
         parts.rotate_left(begin);
@@ -142,10 +144,15 @@ pub(super) async fn apply(session: &mut Session, ops: &[Op]) -> Vec<Result<Outco
     if session.has_locked {
         groups = groups.into_iter().flat_map(|group| group.carefully(ops, session.turn)).collect();
     }
-    let (until, mut careful_until, mut looks_until) = (Instant::now() + LONGEST, None, None);
+    let until = Instant::now() + session.member.lease / PART;
+    let (mut careful_until, mut looks_until) = (None, None);
     while let Some(mut group) = groups.pop_front() {
         let now = Instant::now();
-        if now > until || group.is_careful && now > *careful_until.get_or_insert(now + CAREFUL_FOR) {
+        if group.is_later && now > until {
+            groups.push_front(group);
+            break;
+        }
+        if group.is_careful && now > *careful_until.get_or_insert(now + CAREFUL_FOR) {
             slots.fail(&group.ops, || StoreError::Locked);
         } else if let Err(failure) = send(session, ops, &mut group, &mut slots).await {
             repeat(session, ops, group, &failure, &mut groups, &mut slots).await;
@@ -158,6 +165,7 @@ pub(super) async fn apply(session: &mut Session, ops: &[Op]) -> Vec<Result<Outco
     }
     settle(session, &mut slots).await;
     session.has_locked = slots.outcomes.iter().any(|outcome| matches!(outcome, Some(Err(StoreError::Locked))));
+    groups.iter().for_each(|group| slots.fail(&group.ops, || StoreError::Locked));
     park_damaged(session, &slots.damaged).await;
     distrust_late_claims(session, ops, &mut slots);
     let missing = || Err(StoreError::Unavailable("the server has not answered this request".to_owned()));
@@ -248,13 +256,14 @@ pub(super) async fn locked(
 /// Divides changes so that two of one timer are in different groups, in order. Refuses timers that cannot be stored.
 fn groups(ops: &[Op], slots: &mut Slots) -> VecDeque<Group> {
     let mut groups = VecDeque::new();
-    let (mut plain, mut keyed, mut ids) = (Vec::new(), Vec::new(), HashSet::new());
+    let (mut plain, mut keyed, mut ids, mut is_later) = (Vec::new(), Vec::new(), HashSet::new(), false);
     let mut close = |plain: &mut Vec<usize>, keyed: &mut Vec<usize>| {
         for (ops, is_keyed) in [(plain, false), (keyed, true)] {
             if !ops.is_empty() {
-                groups.push_back(Group { ops: std::mem::take(ops), is_keyed, is_careful: false });
+                groups.push_back(Group { ops: std::mem::take(ops), is_keyed, is_careful: false, is_later });
             }
         }
+        is_later = true;
     };
     for (number, op) in ops.iter().enumerate() {
         let of = ids_of(op);

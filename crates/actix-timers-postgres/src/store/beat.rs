@@ -21,6 +21,8 @@ use crate::metrics::Meters;
 
 /// The time between two searches for claims that the node does not know, if no reply was lost.
 const SWEEP: Duration = Duration::from_secs(60);
+/// The time after which claims are tried again that the server has refused to release.
+const REST: Duration = Duration::from_secs(10);
 /// The time of a beat after which searches for claims go on at the next one.
 const PASSING: Duration = Duration::from_millis(250);
 /// The time between two readings of the bounds of running transactions.
@@ -95,7 +97,7 @@ const FORGET: &str = "DELETE FROM @schema@.nodes n WHERE n.id = $1 AND n.dead";
 #[derive(Debug, Default)]
 pub(super) struct Member {
     name: String,
-    lease: Duration,
+    pub(super) lease: Duration,
     again_every: Duration,
     clock: StoreClock,
     /// The types that it delivers.
@@ -111,10 +113,14 @@ pub(super) struct Member {
     pub(super) swept: (u64, Duration),
     /// Searches under way for the claims of dead nodes.
     releases: HashMap<i64, Pass>,
+    /// The times at which refused releases are tried again.
+    rests: HashMap<i64, Duration>,
     /// A search for unknown claims of this node, with the broken connections at its beginning.
     sweep: Option<(u64, Pass)>,
     /// Timers that are parked since the server has refused their claims, and the time at which the first ones are tried again.
     refused: (VecDeque<Uuid>, Duration),
+    /// The pauses, as the last beat has read them.
+    paused: String,
     /// The last reading of the oldest snapshot.
     measured: Duration,
     /// Times in milliseconds with the number of the next transaction.
@@ -366,8 +372,12 @@ async fn rejoin(session: &mut Session, running: &[Delivery]) -> Result<Beat, Sto
 
 /// Compares the facts with those of the last beat.
 fn observe(session: &mut Session, row: &Row, sent: Duration, received: Duration) -> Beat {
-    let names = row.get::<_, Option<&str>>(4).into_iter().flat_map(|names| names.split('\u{1f}'));
-    let paused: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+    // Without an answer, since somebody has locked the pauses, they are as they were.
+    if let Some(names) = row.get::<_, Option<String>>(4) {
+        session.member.paused = names;
+    }
+    let names = session.member.paused.clone();
+    let paused: Vec<&str> = names.split('\u{1f}').filter(|name| !name.is_empty()).collect();
     let has_resumed = session.shared.has_resumed(&paused);
     let member = &mut session.member;
     let is_first = std::mem::take(&mut member.is_unheard) || member.reading.is_none();
@@ -401,6 +411,8 @@ async fn release(session: &mut Session, row: &Row, until: Instant, beat: &mut Be
     let is_gone = |(id, state): &(i64, i32)| *id != own && (*state == 2 || *state == 1 && is_over(id));
     let mut gone: Vec<_> = ids.into_iter().zip(states).filter(is_gone).map(|(id, _)| id).collect();
     session.member.releases.retain(|id, _| gone.contains(id));
+    session.member.rests.retain(|id, until| gone.contains(id) && now < *until);
+    gone.retain(|id| !session.member.rests.contains_key(id));
     // None is always the last.
     let turn = usize::try_from(now.as_millis()).unwrap_or(0);
     let first = turn.checked_rem(gone.len()).unwrap_or(0);
@@ -430,6 +442,8 @@ async fn release(session: &mut Session, row: &Row, until: Instant, beat: &mut Be
         };
         if !matches!(pass.go_on(session, gone, until, visit).await, Ok(true)) {
             session.member.releases.insert(gone, pass);
+        } else if pass.has_refused {
+            session.member.rests.insert(gone, now + REST);
         }
     }
 }
@@ -484,6 +498,7 @@ async fn sweep(session: &mut Session, running: &[Delivery], until: Instant, beat
         give_back(session, own, claimed, beat).await
     };
     match pass.go_on(session, own, until, visit).await {
+        Ok(true) if pass.has_refused => session.member.swept = (breaks, now),
         Ok(true) if !pass.has_left => {
             session.marked.clear();
             session.member.swept = (breaks, now);

@@ -24,6 +24,12 @@ pub(super) struct Pass {
     after: Option<Position>,
     /// Whether it has left something that another pass has to find.
     pub(super) has_left: bool,
+    /// Whether the server has refused to change some: another pass can wait.
+    pub(super) has_refused: bool,
+    /// Claims of the last page that are still to be visited, and whether no other can be left.
+    parts: VecDeque<(Vec<Claimed>, bool)>,
+    /// The last page was read.
+    is_read: bool,
 }
 
 /// A claimed timer, and whether it was claimed alone.
@@ -43,6 +49,29 @@ impl Pass {
         mut visit: impl AsyncFnMut(&mut Session, Vec<Claimed>, bool) -> Result<bool, Failure>,
     ) -> Result<bool, Failure> {
         loop {
+            while let Some((part, are_last)) = self.parts.pop_front() {
+                match visit(session, part.clone(), are_last).await {
+                    // One that the server refuses to change must not keep the others.
+                    Err(failure) if failure.is_refusal() => {
+                        (self.has_left, self.has_refused) = (true, true);
+                        let (first, second) = part.split_at(part.len() / 2);
+                        if part.len() > 1 {
+                            self.parts.extend([first, second].map(|half| (half.to_vec(), false)));
+                        }
+                    }
+                    Err(failure) => {
+                        self.parts.push_front((part, are_last));
+                        return Err(failure);
+                    }
+                    Ok(is_none) => self.has_left |= !is_none,
+                }
+                if Instant::now() > until {
+                    return Ok(self.is_read && self.parts.is_empty());
+                }
+            }
+            if self.is_read {
+                return Ok(true);
+            }
             let (from, after_due, after_id) = bounds(self.after);
             let rows = session.query(CLAIMED, params![node, from, after_due, after_id, PAGE]).await?;
             let (mut claimed, mut rest) = (Vec::new(), None::<Position>);
@@ -60,25 +89,14 @@ impl Pass {
                 }
             }
             let are_last = rest.is_none() && !self.has_left;
-            let is_visited = !claimed.is_empty() || are_last;
-            let mut parts = VecDeque::from_iter(is_visited.then_some((claimed, are_last)));
-            while let Some((part, are_last)) = parts.pop_front() {
-                match visit(session, part.clone(), are_last).await {
-                    // One that the server refuses to change must not keep the others.
-                    Err(failure) if failure.is_refusal() => {
-                        self.has_left = true;
-                        let (first, second) = part.split_at(part.len() / 2);
-                        if part.len() > 1 && Instant::now() < until {
-                            parts.extend([first, second].map(|half| (half.to_vec(), false)));
-                        }
-                    }
-                    visited => self.has_left |= !visited?,
-                }
+            if !claimed.is_empty() || are_last {
+                self.parts.push_back((claimed, are_last));
             }
-            let Some(rest) = rest else { return Ok(true) };
-            self.after = Some(rest);
-            if Instant::now() > until {
-                return Ok(false);
+            self.is_read = rest.is_none();
+            self.after = rest;
+            // A page without claims.
+            if self.parts.is_empty() && Instant::now() > until {
+                return Ok(self.is_read);
             }
         }
     }

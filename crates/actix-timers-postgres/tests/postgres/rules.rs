@@ -9,7 +9,7 @@ use actix_timers_durable::store::{
     Again, Beat, Delivery, Filter, Look, NewTimer, Next, NodeInfo, OnKey, Op, Outcome, Placed, Position, Progress,
     Reads, Record, State, Store, Suspects,
 };
-use actix_timers_durable::{DueTime, DurableId, StoreError};
+use actix_timers_durable::{DueTime, DurableId, Pause, StoreError};
 use actix_timers_postgres::{PostgresOptions, PostgresStore};
 use support::store::{claim, claim_as, new, put, serving};
 use uuid::Uuid;
@@ -1024,10 +1024,14 @@ with_server! {
         let (mut node, mut other) = (Node::join(&schema), Node::join(&schema));
         let ids = node.put_all([timer(1, -10)]);
         let claimed = node.claim(&ids);
+        let pause = Pause::route("b");
+        node.apply(Op::Pause(pause.clone()));
+        node.beat(&claimed);
         blocker.run(&format!("BEGIN; LOCK TABLE {schema}.pauses"));
         let locked = Instant::now();
         while locked.elapsed() < 2 * LEASE {
-            node.beat(&claimed);
+            let beat = node.beat(&claimed);
+            assert!(beat.paused == [pause.clone()] && !beat.looks_begin_anew);
             assert_eq!(other.beat(&[]).released, 0);
         }
         blocker.run("ROLLBACK");
