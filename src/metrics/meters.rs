@@ -200,6 +200,13 @@ impl Meters {
         let mut board = self.board.lock().unwrap_or_else(PoisonError::into_inner);
         board.publish(&report(), &self.timer);
     }
+
+    /// Publishes a report, unless another one is being published.
+    pub(crate) fn try_publish(&self, report: impl FnOnce() -> Report) {
+        if let Ok(mut board) = self.board.try_lock() {
+            board.publish(&report(), &self.timer);
+        }
+    }
 }
 
 impl Board {

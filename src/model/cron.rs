@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::SystemTime;
 
 use croner::JobType;
+use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 
@@ -92,7 +93,7 @@ impl Cron {
         Self { zone: TimeZone::system(), ..self }
     }
 
-    /// Returns the next time of the expression after `time`; `None`, after a search of 20 to 120 ms, if there is none
+    /// Returns the next time of the expression after `time`; `None`, after a search of 20 to 250 ms, if there is none
     /// up to the year 5000.
     pub fn next_after(&self, time: SystemTime) -> Option<SystemTime> {
         let after = Timestamp::try_from(time).ok()?;
@@ -113,15 +114,19 @@ impl Cron {
         }
         let mut offset = self.zone.to_offset(after);
         let changes = self.zone.following(after).take(MAX_CHANGES).map(|change| (change.timestamp(), change.offset()));
+        // The time of day found last: gaps before it skip none.
+        let mut found = None;
         let mut before_next = changes.take_while(|(at, _)| next.is_none_or(|next| *at < next));
         let skips = |(at, behind): &(Timestamp, Offset)| {
             let before = std::mem::replace(&mut offset, *behind);
             let length = (offset.seconds() - before.seconds()).min(MAX_GAP_SECONDS);
             let end = offset.to_datetime(*at);
             let start = end.checked_sub(SignedDuration::from_secs(length.into()));
-            length > 0
-                && start
-                    .is_ok_and(|start| self.expression.find_next_occurrence(&start, true).is_ok_and(|time| time < end))
+            let Some(start) = start.ok().filter(|_| length > 0) else { return false };
+            if found.is_none_or(|found| found < start) {
+                found = Some(self.expression.find_next_occurrence(&start, true).unwrap_or(DateTime::MAX));
+            }
+            found.is_some_and(|found| found < end)
         };
         before_next.find(skips).map(|(at, _)| at)
     }

@@ -194,6 +194,13 @@ impl Service {
         self.meters.publish(|| self.report(&mut self.state(), now));
     }
 
+    /// Publishes what no turn will, unless a scrape or another publication runs: the caller may be within it.
+    pub(crate) fn publish_after_stop(&self) {
+        let now = self.read_clock();
+        let Some(_pass) = gate::try_enter() else { return };
+        self.meters.try_publish(|| self.report(&mut self.state(), now));
+    }
+
     pub(crate) fn report(&self, state: &mut State, now: Duration) -> Report {
         let next = state.engine.wheel().next_expiration().map(|tick| self.tick.time_of(tick));
         Report {

@@ -50,7 +50,6 @@ fn a_time_in_the_gap_comes_after_it_and_an_interval_skips_it() {
     }
 }
 
-/// In Samoa 2011-12-29 was followed by 12-31, and on Kwajalein 1993-08-20 by 08-22.
 /// The day after the gap is none of the expression.
 #[test]
 fn a_time_in_a_gap_that_ends_at_midnight_comes_after_it() {
@@ -62,6 +61,7 @@ fn a_time_in_a_gap_that_ends_at_midnight_comes_after_it() {
     }
 }
 
+/// In Samoa 2011-12-29 was followed by 12-31, and on Kwajalein 1993-08-20 by 08-22.
 #[test]
 fn a_day_that_a_zone_leaves_out_ends_no_expression() {
     for (zone, expression, from, expected) in [

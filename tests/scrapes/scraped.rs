@@ -258,8 +258,11 @@ fn requests_after_a_stop_are_counted() {
             assert!(timers.timer(&bell, TimerOptions::new()).try_schedule(HOUR, Ring).is_err(), "stopped");
             timers.schedule_after(&bell, HOUR, Ring);
         }
+        // Within a scrape, which none waits for.
+        scrape(|| timers.schedule_after(&bell, HOUR, Ring));
+        timers.schedule_after(&bell, HOUR, Ring);
         let page = scrape(|| handle.render());
         let counted = [("rejected_total", "stopped"), ("dead_letters_total", "rejected"), ("scheduled_total", "")];
-        assert_eq!(counted.map(|(name, labels)| sum(&page, name, labels)), [6.0, 3.0, 3.0]);
+        assert_eq!(counted.map(|(name, labels)| sum(&page, name, labels)), [8.0, 5.0, 5.0]);
     });
 }

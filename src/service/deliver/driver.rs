@@ -232,30 +232,39 @@ impl State {
     pub(crate) fn expect(&mut self, due_time: &DueTime, wakeup: &mut Wakeup) {
         self.expect_deadline(due_time.deadline, false, wakeup);
         if let Some(wall) = due_time.wall {
-            wakeup.poke |= self.expect_wall_time(wall, due_time.due, due_time.delay);
+            wakeup.poke |= self.expect_wall_time(wall, due_time);
         }
     }
 
     /// Returns whether the driver is to compare the clocks.
     #[cold]
     #[inline(never)]
-    fn expect_wall_time(&mut self, wall: Duration, due: Duration, delay: Duration) -> bool {
+    fn expect_wall_time(&mut self, wall: Duration, &DueTime { due, delay, apart, .. }: &DueTime) -> bool {
         let is_first = self.driver.wall_offset.is_none();
         // One that has passed was not computed from the lead of the wall clock.
-        let differs = !delay.is_zero() && self.note_lead(wall, due);
-        is_first || differs
+        if !delay.is_zero() && due < Duration::MAX {
+            match is_first && apart <= CLOCK_STEP {
+                true => self.driver.wall_offset = Some(lead(wall, due)),
+                false => _ = self.note_lead(wall, due, apart),
+            }
+        }
+        is_first || self.driver.has_other_lead
     }
 
-    /// Notes the lead of the wall clock with which a deadline was computed: a step between two turns, of which the latter sees
-    /// nothing, differs from it, and so does one since. Returns whether the driver is to look.
-    pub(crate) fn note_lead(&mut self, wall: Duration, due: Duration) -> bool {
-        if due < Duration::MAX {
-            let lead = wall.as_nanos().cast_signed() - due.as_nanos().cast_signed();
-            let known = *self.driver.wall_offset.get_or_insert(lead);
-            self.driver.has_other_lead |= known.abs_diff(lead) > CLOCK_STEP.as_nanos();
-        }
+    /// Notes the lead of the wall clock with which a deadline was computed, from readings so far apart: a step between two turns, of
+    /// which the latter sees nothing, differs from it, and so does one since. Returns whether the driver is to look.
+    pub(crate) fn note_lead(&mut self, wall: Duration, due: Duration, apart: Duration) -> bool {
+        let (least, step) = (lead(wall, due), CLOCK_STEP.as_nanos().cast_signed());
+        let most = least + apart.as_nanos().cast_signed();
+        let differs = |known: i128| known + step < least || known > most + step;
+        self.driver.has_other_lead |= due < Duration::MAX && self.driver.wall_offset.is_none_or(differs);
         self.driver.has_other_lead
     }
+}
+
+/// Returns the lead of a time over another one, in nanoseconds.
+const fn lead(time: Duration, over: Duration) -> i128 {
+    time.as_nanos().cast_signed() - over.as_nanos().cast_signed()
 }
 
 impl Service {

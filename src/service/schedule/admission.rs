@@ -194,7 +194,7 @@ impl Service {
         }
         if self.is_stopped() {
             // No turn follows that would.
-            self.contain(|| self.publish());
+            self.contain(|| self.publish_after_stop());
         }
         reason.map(|()| messages)
     }

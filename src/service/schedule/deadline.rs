@@ -28,6 +28,8 @@ pub(crate) struct DueTime {
     pub(crate) wall: Option<Duration>,
     /// The time from the request to the deadline.
     pub(crate) delay: Duration,
+    /// The time between the readings of the clock around that of the wall clock.
+    pub(crate) apart: Duration,
 }
 
 /// Converts a wall-clock time to a duration. A time before the Unix epoch counts as past.
@@ -55,6 +57,7 @@ impl Service {
         schedule: Schedule,
         options: Option<&TimerOptions>,
     ) -> DueTime {
+        let before = now;
         let (due, wall, delay) = match schedule {
             Schedule::After(delay) => match now.checked_sub(waited) {
                 Some(requested) => (requested.saturating_add(delay), None, delay),
@@ -73,6 +76,6 @@ impl Service {
         // An overdue message does not wait for the next tick.
         let first = if due <= now { now_tick } else { self.tick.round_up(due) };
         let deadline = options.map_or(first, |options| within_slack(self.tick, first, due, options.slack));
-        DueTime { now: now_tick, deadline, due, wall, delay }
+        DueTime { now: now_tick, deadline, due, wall, delay, apart: now.saturating_sub(before) }
     }
 }

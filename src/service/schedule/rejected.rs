@@ -58,7 +58,7 @@ impl Service {
         }
         self.notify(Wakeup { poke, ..Wakeup::default() });
         if self.is_stopped() {
-            self.contain(|| self.publish());
+            self.contain(|| self.publish_after_stop());
         }
         self.drop_contained((refused, messages));
         id

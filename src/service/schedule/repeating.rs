@@ -67,7 +67,7 @@ impl State {
         let repeated = self.expect_repetition(repeated, wakeup);
         let due = self.engine.recurrence(key).map(Recurrence::due);
         if let Some((wall, due)) = self.engine.wall_time(key).zip(due) {
-            wakeup.poke |= self.note_lead(wall, due);
+            wakeup.poke |= self.note_lead(wall, due, Duration::ZERO);
         }
         repeated
     }
