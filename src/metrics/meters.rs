@@ -4,7 +4,7 @@
 //! together, at most every [`PUBLISH_EVERY`] and at every [`scrape`](crate::scrape): they cost an operation nothing,
 //! and published values are one consistent snapshot, so the counters add up.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
@@ -203,9 +203,12 @@ impl Meters {
 
     /// Publishes a report, unless another one is being published.
     pub(crate) fn try_publish(&self, report: impl FnOnce() -> Report) {
-        if let Ok(mut board) = self.board.try_lock() {
-            board.publish(&report(), &self.timer);
-        }
+        let mut board = match self.board.try_lock() {
+            Ok(board) => board,
+            Err(TryLockError::Poisoned(board)) => board.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        board.publish(&report(), &self.timer);
     }
 }
 

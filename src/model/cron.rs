@@ -93,7 +93,7 @@ impl Cron {
         Self { zone: TimeZone::system(), ..self }
     }
 
-    /// Returns the next time of the expression after `time`; `None`, after a search of 20 to 250 ms, if there is none
+    /// Returns the next time of the expression after `time`; `None`, after a search of 20 to 300 ms, if there is none
     /// up to the year 5000.
     pub fn next_after(&self, time: SystemTime) -> Option<SystemTime> {
         let after = Timestamp::try_from(time).ok()?;

@@ -27,7 +27,7 @@ use crate::service::state::{Service, Session, State};
 use crate::timing::{Advance, MAX_TICK, Tick};
 
 /// Smaller steps of the wall clock are left to the check of each timer at its expiration.
-const CLOCK_STEP: Duration = Duration::from_millis(20);
+pub(crate) const CLOCK_STEP: Duration = Duration::from_millis(20);
 
 /// The time from the second panic in a row to the next turn.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -242,7 +242,7 @@ impl State {
     fn expect_wall_time(&mut self, wall: Duration, &DueTime { due, delay, apart, .. }: &DueTime) -> bool {
         let is_first = self.driver.wall_offset.is_none();
         // One that has passed was not computed from the lead of the wall clock.
-        if !delay.is_zero() && due < Duration::MAX {
+        if !delay.is_zero() && has_lead(wall, due) {
             match is_first && apart <= CLOCK_STEP {
                 true => self.driver.wall_offset = Some(lead(wall, due)),
                 false => _ = self.note_lead(wall, due, apart),
@@ -257,9 +257,14 @@ impl State {
         let (least, step) = (lead(wall, due), CLOCK_STEP.as_nanos().cast_signed());
         let most = least + apart.as_nanos().cast_signed();
         let differs = |known: i128| known + step < least || known > most + step;
-        self.driver.has_other_lead |= due < Duration::MAX && self.driver.wall_offset.is_none_or(differs);
+        self.driver.has_other_lead |= has_lead(wall, due) && self.driver.wall_offset.is_none_or(differs);
         self.driver.has_other_lead
     }
+}
+
+/// Returns whether both times are exact: one before 1970 counts as its begin.
+const fn has_lead(wall: Duration, due: Duration) -> bool {
+    !wall.is_zero() && due.as_nanos() < Duration::MAX.as_nanos()
 }
 
 /// Returns the lead of a time over another one, in nanoseconds.

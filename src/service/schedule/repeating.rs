@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::engine::{ClockReading, Outcome, Recurrence, Repeated};
+use crate::service::deliver::driver::CLOCK_STEP;
 use crate::service::deliver::message_ref::MessageRef;
 use crate::service::deliver::wakeup::Wakeup;
 use crate::service::schedule::deadline::since_epoch;
@@ -65,7 +66,9 @@ impl State {
         // clock.
         let repeated = self.engine.repeat_as_planned(key, ClockReading { time: Duration::ZERO, wall: None });
         let repeated = self.expect_repetition(repeated, wakeup);
-        let due = self.engine.recurrence(key).map(Recurrence::due);
+        // One whose time has passed comes at once, by any clock.
+        let soon = self.driver.last_turn.saturating_add(CLOCK_STEP);
+        let due = self.engine.recurrence(key).map(Recurrence::due).filter(|due| *due > soon);
         if let Some((wall, due)) = self.engine.wall_time(key).zip(due) {
             wakeup.poke |= self.note_lead(wall, due, Duration::ZERO);
         }

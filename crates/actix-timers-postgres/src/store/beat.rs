@@ -527,7 +527,9 @@ async fn give_back(session: &mut Session, own: i64, claimed: Vec<Claimed>, beat:
     }
     if !alone.is_empty() {
         let rows = session.query(&RECORDS, params![uuids(alone.iter().map(|(delivery, _)| delivery.id))]).await?;
-        beat.blamed.extend(blamed(session, &rows).await);
+        let found = blamed(session, &rows).await.into_iter();
+        // The page may be that of an earlier beat.
+        beat.blamed.extend(found.filter(|record| alone.iter().any(|(delivery, _)| *delivery == record.delivery())));
     }
     Ok(is_over)
 }
