@@ -254,9 +254,8 @@ impl State {
     /// Notes the lead of the wall clock with which a deadline was computed, from readings so far apart: a step between two turns, of
     /// which the latter sees nothing, differs from it, and so does one since. Returns whether the driver is to look.
     pub(crate) fn note_lead(&mut self, wall: Duration, due: Duration, apart: Duration) -> bool {
-        let (least, step) = (lead(wall, due), CLOCK_STEP.as_nanos().cast_signed());
-        let most = least + apart.as_nanos().cast_signed();
-        let differs = |known: i128| known + step < least || known > most + step;
+        let least = lead(wall, due);
+        let differs = |known| is_off(known, least, least + apart.as_nanos().cast_signed());
         self.driver.has_other_lead |= has_lead(wall, due) && self.driver.wall_offset.is_none_or(differs);
         self.driver.has_other_lead
     }
@@ -265,6 +264,12 @@ impl State {
 /// Returns whether both times are exact: one before 1970 counts as its begin.
 const fn has_lead(wall: Duration, due: Duration) -> bool {
     !wall.is_zero() && due.as_nanos() < Duration::MAX.as_nanos()
+}
+
+/// Returns whether a lead lies outside of these bounds by more than a step.
+const fn is_off(lead: i128, least: i128, most: i128) -> bool {
+    let step = CLOCK_STEP.as_nanos().cast_signed();
+    lead + step < least || lead > most + step
 }
 
 /// Returns the lead of a time over another one, in nanoseconds.
@@ -414,9 +419,7 @@ impl Service {
         let wall = since_epoch.unwrap_or_default();
         let least = nanos - after.as_nanos().cast_signed();
         let most = nanos - before.as_nanos().cast_signed();
-        let step = CLOCK_STEP.as_nanos().cast_signed();
-        let is_off = |offset: i128| offset + step < least || offset > most + step;
-        let has_stepped = state.driver.wall_offset.is_some_and(is_off);
+        let has_stepped = state.driver.wall_offset.is_some_and(|offset| is_off(offset, least, most));
         if has_stepped {
             self.warnings.note_step(before, least - state.driver.wall_offset.unwrap_or(least));
         }
