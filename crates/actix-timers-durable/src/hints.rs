@@ -261,7 +261,9 @@ impl Hints {
         } else if let Some(route) = self.routes.get_mut(usize::from(hint.route)) {
             route.due.insert(turn, hint);
             route.is_full |= route.due.len() >= full;
+            // Not those that memory had room for before they were due: looks would read them anew.
             if route.due.len() > full + page
+                && self.known.len() > self.limit
                 && let Some((_, last)) = route.due.pop_last()
             {
                 self.known.remove(&last.id);
