@@ -355,45 +355,47 @@ fn ends_that_wait_are_written_in_groups_beside_new_requests() {
     assert_eq!(Reads::counts(&mut disk.open(), None).unwrap().pending, 5);
 }
 
-/// Returns a committer on the caller's thread whose store refuses ends while there is a number of them.
-fn refusing(hands: &Hands) -> (Committer, Receiver<Report>, Arc<Mutex<Option<u32>>>) {
+/// Returns a committer on the caller's thread whose store refuses ends, alone or with their commit, while there is a number of them.
+fn refusing(hands: &Hands, is_alone: bool) -> (Committer, Receiver<Report>, Arc<Mutex<Option<u32>>>) {
     let refused = Arc::default();
-    let (setup, reports) =
-        setup(Odd(MemoryStore::new(), Oddity::Refuses(Arc::clone(&refused)), Gate::default()), hands);
+    let oddity = Oddity::Refuses(Arc::clone(&refused), is_alone);
+    let (setup, reports) = setup(Odd(MemoryStore::new(), oddity, Gate::default()), hands);
     (Committer::start(setup, true).unwrap(), reports, refused)
 }
 
 /// They and their messages stay in memory.
 #[test]
 fn nothing_is_claimed_beside_many_refused_ends() {
-    let hands = Hands::default();
-    let (committer, reports, refused) = refusing(&hands);
-    let claim_one = || {
-        committer.submit(claim(put_one(&committer, 0)));
-        reports.try_iter().flat_map(|report| report.claims).last().unwrap().result
-    };
-    let delivery = || {
-        let Ok(Outcome::Claimed { records, .. }) = claim_one() else { panic!() };
-        records[0].delivery()
-    };
-    let deliveries: Vec<_> = (0..writer::MAX_REFUSED).map(|_| delivery()).collect();
-    *refused.lock().unwrap() = Some(0);
-    for (number, end) in deliveries.into_iter().enumerate() {
-        assert!(claim_one().is_ok(), "beside {number}");
-        committer.submit(Op::End(end, Next::Delete));
+    for is_alone in [true, false] {
+        let hands = Hands::default();
+        let (committer, reports, refused) = refusing(&hands, is_alone);
+        let claim_one = || {
+            committer.submit(claim(put_one(&committer, 0)));
+            reports.try_iter().flat_map(|report| report.claims).last().unwrap().result
+        };
+        let delivery = || {
+            let Ok(Outcome::Claimed { records, .. }) = claim_one() else { panic!() };
+            records[0].delivery()
+        };
+        let deliveries: Vec<_> = (0..writer::MAX_REFUSED).map(|_| delivery()).collect();
+        *refused.lock().unwrap() = Some(0);
+        for (number, end) in deliveries.into_iter().enumerate() {
+            assert!(claim_one().is_ok(), "beside {number}");
+            committer.submit(Op::End(end, Next::Delete));
+        }
+        assert!(matches!(claim_one(), Err(error) if error.is_of_the_store()));
+        *refused.lock().unwrap() = None;
+        hands.set(100);
+        put_one(&committer, 0);
+        assert!(claim_one().is_ok());
     }
-    assert!(matches!(claim_one(), Err(error) if error.is_of_the_store()));
-    *refused.lock().unwrap() = None;
-    hands.set(100);
-    put_one(&committer, 0);
-    assert!(claim_one().is_ok());
 }
 
 /// Its reason concerns no other timer.
 #[test]
 fn an_end_that_the_store_refuses_is_tried_seldom_and_holds_up_nothing() {
     let hands = Hands::default();
-    let (committer, reports, refused) = refusing(&hands);
+    let (committer, reports, refused) = refusing(&hands, true);
     let delivery = || {
         let id = put_one(&committer, 0);
         committer.submit(claim(id));
@@ -485,8 +487,8 @@ enum Oddity {
     IsDamaged,
     Panics,
     Locks(Arc<Mutex<HashSet<DurableId>>>),
-    /// The number of refused ends. `None`: all are accepted.
-    Refuses(Arc<Mutex<Option<u32>>>),
+    /// The number of refused ends, and whether each is refused alone. `None`: all are accepted.
+    Refuses(Arc<Mutex<Option<u32>>>, bool),
     /// The number of changes of each commit, 0 for a beat; -1 at the beginning of a look, -2 at its end.
     Notes(Arc<Mutex<Vec<isize>>>),
 }
@@ -544,12 +546,13 @@ impl Store for Odd {
             _ => false,
         };
         let free: Vec<Op> = ops.iter().filter(|op| !is_locked(op)).cloned().collect();
-        if let Oddity::Refuses(refused) = &self.1
+        if let Oddity::Refuses(refused, is_alone) = &self.1
             && matches!(ops, [Op::End(..)])
             && let Some(number) = &mut *refused.lock().unwrap()
         {
             *number += 1;
-            return Ok(vec![Err(StoreError::Rejected(std::io::Error::other("no")))]);
+            let error = StoreError::Rejected(std::io::Error::other("no"));
+            return if *is_alone { Ok(vec![Err(error)]) } else { Err(error) };
         }
         let mut outcomes = self.0.apply(&free, now)?.into_iter();
         Ok(ops

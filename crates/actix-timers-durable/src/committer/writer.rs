@@ -22,7 +22,7 @@ use crate::trace;
 const PAUSE: Duration = Duration::from_millis(100);
 /// The longest time between two tries of an end that the store refuses: each refusal makes others of its commit slower.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
-/// The number of refused ends beside which nothing is claimed: they and their messages stay in memory.
+/// The number of refused ends beside which nothing is claimed: they and their messages stay in memory, out of the windows.
 pub(super) const MAX_REFUSED: usize = 256;
 /// The time for which a change is tried while its row is locked. An end of a delivery is tried until it is written.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -88,11 +88,11 @@ type Change = (Op, Requester);
 struct Requester {
     /// The way back to a caller. None of the deliveries, which get a report.
     answer: Option<Answer<Outcome>>,
-    /// The time at which the change was first found locked, or refused.
+    /// The time at which the change was first found locked, or refused for a reason of its own.
     since: Option<Duration>,
     /// The time of the next try.
     at: Duration,
-    /// The store has refused it for a reason of its own.
+    /// It is an end that the store has refused, alone or with its commit.
     is_refused: bool,
 }
 
@@ -245,7 +245,7 @@ impl Writer {
         places
     }
 
-    /// Whether too many ends are refused to claim anything, also counting the ones that are tried again now.
+    /// Whether too many ends were refused to claim anything, also counting the ones that are tried again now.
     fn has_many_refused(&self, changes: &[Change]) -> bool {
         self.waiting.iter().chain(changes).filter(|(_, requester)| requester.is_refused).count() >= MAX_REFUSED
     }
@@ -290,21 +290,26 @@ impl Writer {
         report: &mut Report,
     ) -> Option<Duration> {
         let is_end = matches!(op, Op::End(..));
+        let is_locked = matches!(error, StoreError::Locked);
+        requester.is_refused = is_end && !is_locked;
         if is_of_all || error.is_of_the_store() {
             report.is_behind |= is_end;
             return is_end.then_some(PAUSE);
         }
+        if is_end && is_locked {
+            return Some(PAUSE);
+        }
+        let is_first = requester.since.is_none();
         let waited = now.saturating_sub(*requester.since.get_or_insert(now));
-        match (op, error) {
-            (_, StoreError::Locked) => (is_end || waited < PATIENCE).then_some(PAUSE),
-            (Op::End(delivery, _), error) => {
+        match op {
+            Op::End(delivery, _) => {
                 self.meters.count(Counted::CommitFailed, 1);
-                if !std::mem::replace(&mut requester.is_refused, true) {
+                if is_first {
                     trace::end_refused(delivery.id, error);
                 }
                 Some((waited / 4).clamp(PAUSE, MAX_PAUSE))
             }
-            _ => None,
+            _ => (is_locked && waited < PATIENCE).then_some(PAUSE),
         }
     }
 
