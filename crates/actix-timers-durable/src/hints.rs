@@ -355,14 +355,16 @@ impl Hints {
     /// Stops a route that has no recipient. Its hints leave the memory. Returns whether it was open.
     pub(super) fn close(&mut self, route: u16) -> bool {
         let Some(closing) = self.routes.get_mut(usize::from(route)) else { return false };
-        let was_open = std::mem::replace(&mut closing.is_open, false);
+        if !std::mem::replace(&mut closing.is_open, false) {
+            return false;
+        }
         let dropped: Vec<Hint> = self.known.values().filter(|hint| hint.route == route).copied().collect();
         for hint in dropped {
             _ = self.remove(hint.id);
             self.pass_over(hint);
         }
         self.routes[usize::from(route)].is_full = false;
-        was_open
+        true
     }
 
     /// Has a later look find a due timer whose row is locked.
