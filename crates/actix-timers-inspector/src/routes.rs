@@ -66,7 +66,8 @@ pub(super) fn under(path: &str, inspector: Inspector) -> Scope {
     let inner = paths
         .default_service(web::to(|| async { Answer::Err(Rejection::UnknownPath) }))
         .wrap(from_fn(move |request, next| guarded(Arc::clone(&hosts), Arc::clone(&unread), request, next)));
-    web::scope(path).service(inner)
+    // With a slash at its end the page would be served, but no data: actix-web appends the paths to it as it is.
+    web::scope(path.trim_end_matches('/')).service(inner)
 }
 
 /// Rejects requests of other sites before any handler sees them, and sends answers in parts.

@@ -410,12 +410,13 @@ fn it_takes_the_middleware_of_the_application_and_any_path() {
         let world = World::paused(TimerActor::builder());
         let inspector = Inspector::new(&world.timers);
         let guarded = inspector.scope("/wheel").wrap(DefaultHeaders::new().add(("X-Guard", "yes")));
-        let app = App::new().service(web::scope("/ops").service(guarded)).service(inspector.scope("/other"));
+        let app = App::new().service(web::scope("/ops").service(guarded)).service(inspector.scope("/other/"));
         let app = served!(app.route("/mine", web::get().to(HttpResponse::Ok)));
         for (path, expected) in [
             ("/ops/wheel", (200, true)),
             ("/ops/wheel/api/x", (404, true)),
             ("/other/", (200, false)),
+            ("/other/api/wheel", (200, false)),
             ("/mine", (200, false)),
             ("/ops", (404, false)),
         ] {
