@@ -84,6 +84,7 @@ const durable = {
     byId("durable-all").replaceChildren();
     byId("durable-pauses").replaceChildren();
     byId("durable-rows").replaceChildren();
+    say(byId("durable-outcome"), "");
     say(byId("durable-found"), "Searching.");
     this.shown(async () => { await this.load(); await this.count(); });
   },

@@ -118,7 +118,7 @@ const timers = {
     const rows = this.found.map(row => this.row(row));
     if (!rows.length) {
       const row = make("tr", "", { role: "row" });
-      const nothing = this.view.kind === "search" ? "No pending timer matches." : "No timer waits here.";
+      const nothing = this.view.kind !== "search" ? "No timer waits here." : this.left.length ? "None so far." : "No pending timer matches.";
       row.append(make("td", nothing, { colspan: 6, role: "cell", class: "none" }));
       rows.push(row);
     }

@@ -373,6 +373,8 @@ mod durable {
         assert_eq!(page.text("#durable-rows button"), "Confirm requeue");
         page.click("#durable-rows button");
         page.wait_for("the outcome", "document.querySelector('#durable-outcome').textContent.startsWith('Requeued: ')");
+        page.click("#durable-search button");
+        assert_eq!(page.text("#durable-outcome"), "", "it is not that of the next search");
         assert_eq!(page.complaints(), Vec::<String>::new());
     }
 
@@ -685,6 +687,7 @@ fn a_search_goes_on_after_a_failure() {
     let found = "document.querySelector('#found').textContent";
     page.wait_for("the failure", &format!("{found} === 'Found 0 until a part failed.'"));
     assert_eq!(page.value("document.querySelector('#progress').hidden"), json!(true));
+    assert_eq!(page.text("#rows"), "None so far.");
     page.run("window.fetch = real");
     page.click("#more");
     page.wait_for("the timer", &format!("{found} === 'Found 1. Search complete.'"));
