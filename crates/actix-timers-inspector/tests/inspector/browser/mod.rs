@@ -349,7 +349,8 @@ mod durable {
             let timers = TimerActor::builder().name("orders").start().unwrap();
             let bills = DurableTimers::builder(MemoryStore::new()).route::<Bill>("bills", Office.start());
             let bills = bills.start().unwrap();
-            let _first = bills.schedule_after("bills", Duration::ZERO, Bill).await.unwrap();
+            let long = DurableOptions::new().if_absent("k".repeat(300));
+            let _first = bills.schedule(Schedule::after("bills", Duration::ZERO, Bill).options(long)).await.unwrap();
             let _second = bills.schedule_after("bills", HOUR, Bill).await.unwrap();
             ((), vec![("/cancel", Inspector::new(&timers).add_durable(&bills).allow_cancel(true))])
         });
@@ -368,6 +369,8 @@ mod durable {
         assert_eq!(page.value("document.querySelectorAll('main img, main script').length"), json!(0));
         page.run("document.querySelector('#durable').scrollIntoView()");
         page.picture("durable");
+        let beyond = "(list => list.scrollWidth - list.clientWidth)(document.querySelector('#durable .scroll'))";
+        assert_eq!(page.value(beyond), json!(0), "the buttons are in view");
 
         page.click("#durable-rows button");
         assert_eq!(page.text("#durable-rows button"), "Confirm requeue");
