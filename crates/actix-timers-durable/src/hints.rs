@@ -261,9 +261,10 @@ impl Hints {
         } else if let Some(route) = self.routes.get_mut(usize::from(hint.route)) {
             route.due.insert(turn, hint);
             route.is_full |= route.due.len() >= full;
-            // Not those that memory had room for before they were due: looks would read them anew.
+            // Of a shared store memory keeps those that it had room for before they were due: all nodes would read them anew.
+            let has_room = self.share.is_some() && self.known.len() <= self.limit;
             if route.due.len() > full + page
-                && self.known.len() > self.limit
+                && !has_room
                 && let Some((_, last)) = route.due.pop_last()
             {
                 self.known.remove(&last.id);
