@@ -98,10 +98,8 @@ fn a_rejected_batch_schedules_none(medium: impl Medium) {
 
 #[test]
 fn a_batch_is_one_commit_and_fails_as_a_whole() {
-    let diary = Diary::default();
     let disk = MemoryDisk::new();
-    life(0, async |clock| {
-        let timers = diary.timers(&disk, &clock);
+    one_life(&disk, async |diary, timers, clock| {
         let commits = disk.commits();
         timers.schedule_all(notes(0..10)).await.unwrap();
         assert_eq!(disk.commits(), commits + 1);

@@ -38,9 +38,7 @@ fn a_handle_can_be_shared_among_threads_and_its_futures_sent() {
     fn is_shared<T: Send + Sync + Clone + 'static>() {}
     fn is_sent<T: Send>(_: &T) {}
     is_shared::<DurableTimers>();
-    let diary = Diary::default();
-    life(0, async |clock| {
-        let timers = diary.timers(&MemoryDisk::new(), &clock);
+    one_life(&MemoryDisk::new(), async |_diary, timers, _clock| {
         let scheduling = timers.schedule_after(ROUTE, ms(5), Note(1));
         is_sent(&scheduling);
         is_sent(&timers.cancel(scheduling.id()));

@@ -2,11 +2,9 @@
 
 use actix_timers::ManualClock;
 use actix_timers_durable::store::MemoryDisk;
-use actix_timers_durable::{
-    DecodeError, DurableError, DurableFilter, DurableTimers, EncodeError, PayloadCodec, RouteOptions,
-};
+use actix_timers_durable::{DecodeError, DurableError, DurableFilter, DurableTimers, EncodeError, PayloadCodec};
 
-use support::durable::{Diary, Files, Medium, Note, ROUTE, life, ms, notes, on_every_store, quick, run_to};
+use support::durable::{Diary, Files, Medium, Note, ROUTE, life, ms, notes, on_every_store, run_to};
 
 on_every_store! {
     a_codec_transforms_the_stored_payload_alone
@@ -38,13 +36,8 @@ impl PayloadCodec for Shifted {
 }
 
 fn timers(diary: &Diary, medium: &impl Medium, clock: &ManualClock, codec: Option<u8>) -> DurableTimers {
-    let builder = DurableTimers::builder(medium.open()).clock(clock.clone());
-    let builder = match codec {
-        Some(number) => builder.payload_codec(Shifted(number)),
-        None => builder,
-    };
-    let options = RouteOptions::new().retry(quick());
-    builder.route_with::<Note>(ROUTE, diary.writer(clock), options).start().unwrap()
+    let builder = diary.builder(medium, clock);
+    codec.into_iter().fold(builder, |builder, number| builder.payload_codec(Shifted(number))).start().unwrap()
 }
 
 fn a_codec_transforms_the_stored_payload_alone(medium: impl Medium) {

@@ -71,10 +71,8 @@ fn old_dead_letters_are_discarded_and_younger_ones_stay(medium: impl Medium) {
 
 #[test]
 fn if_the_store_fails_the_steps_before_are_done() {
-    let diary = Diary::default();
     let disk = MemoryDisk::new();
-    life(0, async |clock| {
-        let timers = diary.timers(&disk, &clock);
+    one_life(&disk, async |diary, timers, clock| {
         fail(&diary, &timers, 0, 10).await;
         run_to(&clock, 100).await;
         disk.reject_commits(1);

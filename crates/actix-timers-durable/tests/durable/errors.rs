@@ -142,9 +142,8 @@ fn without_a_system_nothing_can_be_started() {
 
 #[test]
 fn a_full_disk_rejects_and_goes_on_when_there_is_room() {
-    let (disk, diary) = (MemoryDisk::new(), Diary::default());
-    life(0, async |clock| {
-        let timers = diary.timers(&disk, &clock);
+    let disk = MemoryDisk::new();
+    one_life(&disk, async |diary, timers, clock| {
         let id = timers.schedule_at(ROUTE, at(100), Note(1)).await.unwrap().id();
         disk.reject_commits(1);
         let error = timers.schedule_at(ROUTE, at(100), Note(2)).await.unwrap_err();

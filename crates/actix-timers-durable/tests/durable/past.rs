@@ -314,9 +314,8 @@ fn a_kept_key_is_that_of_a_success(medium: impl Medium) {
 /// However many complete between two beats.
 #[test]
 fn rows_of_kept_keys_leave_the_store_as_fast_as_others_come() {
-    let (disk, diary) = (MemoryDisk::new(), Diary::default());
-    life(0, async |clock| {
-        let timers = diary.timers(&disk, &clock);
+    let disk = MemoryDisk::new();
+    one_life(&disk, async |diary, timers, clock| {
         for round in 0..3 {
             for number in 0..40 {
                 let once = DurableOptions::new().if_absent(format!("{round} {number}")).keep_key_for(ms(1000));

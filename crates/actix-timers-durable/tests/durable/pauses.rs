@@ -168,9 +168,7 @@ fn failures_in_a_row_pause_their_route(medium: impl Medium) {
 fn failures_during_a_pause_do_not_count(medium: impl Medium) {
     let diary = Diary::default();
     life(0, async |clock| {
-        let options = RouteOptions::new().retry(quick()).pause_after_failures(2);
-        let builder = DurableTimers::builder(medium.open()).clock(clock.clone());
-        let timers = builder.route_with::<Note>(ROUTE, diary.writer(&clock), options).start().unwrap();
+        let timers = diary.timers_with(&medium, &clock, RouteOptions::new().retry(quick()).pause_after_failures(2));
         (1..=4).for_each(|note| diary.script(note, [Act::FailForGood]));
         diary.script(5, [Act::Hang, Act::Fail]);
         notes(&timers, ROUTE, [(1, 10), (2, 10), (3, 10), (5, 10), (4, 3000)]).await;
