@@ -158,6 +158,14 @@ impl Node {
     }
 }
 
+/// Lets the server refuse changes of some rows, as by a trigger of an operator.
+fn refuse(session: &Session, schema: &str, change: &str, rows: &str) {
+    session.run(&format!(
+        "CREATE OR REPLACE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
+        CREATE TRIGGER refuse BEFORE {change} ON {schema}.timers FOR EACH ROW WHEN ({rows}) EXECUTE FUNCTION {schema}.refuse()"
+    ));
+}
+
 /// Returns whether an outcome is an error of which nothing was kept.
 fn is_unavailable(outcome: &Result<Outcome, StoreError>) -> bool {
     matches!(outcome, Err(StoreError::Unavailable(_) | StoreError::Locked))
@@ -567,19 +575,14 @@ with_server! {
         let (schema, session) = (new_schema(), Session::open());
         let mut node = Node::join(&schema);
         let ids = node.put_all((0..2).map(|number| timer(number, -1000)));
-        let refuse = |code: &str| session.run(&format!(
-            "CREATE OR REPLACE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql
-                AS 'BEGIN RAISE ''no'' USING ERRCODE = ''{code}''; END'"
-        ));
-        refuse("P0001");
-        session.run(&format!(
-            "CREATE TRIGGER refuse BEFORE DELETE ON {schema}.timers FOR EACH ROW WHEN (OLD.id = '{}')
-                EXECUTE FUNCTION {schema}.refuse()", ids[0]
-        ));
+        refuse(&session, &schema, "DELETE", &format!("OLD.id = '{}'", ids[0]));
         let ends: Vec<_> = node.claim(&ids).iter().map(|delivery| Op::End(*delivery, Next::Delete)).collect();
         // Of the language, of the user, and of other classes of the standard.
         for (code, other) in [("P0001", Outcome::Ended { due: None }), ("UE001", Outcome::NotFound), ("20000", Outcome::NotFound)] {
-            refuse(code);
+            session.run(&format!(
+                "CREATE OR REPLACE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql
+                    AS 'BEGIN RAISE ''no'' USING ERRCODE = ''{code}''; END'"
+            ));
             let outcomes = node.try_apply(&ends);
             assert!(matches!(outcomes[0], Err(StoreError::Rejected(_))), "{outcomes:?}");
             assert_eq!(*outcomes[1].as_ref().unwrap(), other);
@@ -592,11 +595,7 @@ with_server! {
         let (schema, session) = (new_schema(), Session::open());
         let mut node = Node::join_as(connect_to(&address, options(&schema)).unwrap(), &node());
         let ids = node.put_all((0..256).map(|number| timer(number, -1000)));
-        session.run(&format!(
-            "CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
-            CREATE TRIGGER refuse BEFORE DELETE ON {schema}.timers FOR EACH ROW WHEN (OLD.id = '{}')
-                EXECUTE FUNCTION {schema}.refuse()", ids[0]
-        ));
+        refuse(&session, &schema, "DELETE", &format!("OLD.id = '{}'", ids[0]));
         let mut ends: Vec<_> = node.claim(&ids).iter().map(|delivery| Op::End(*delivery, Next::Delete)).collect();
         until("all but one are written", Duration::from_secs(20), || {
             let outcomes = node.try_apply(&ends);
@@ -610,11 +609,7 @@ with_server! {
     fn rule_6_requests_with_one_key_keep_their_order_beside_a_refused_one() {
         let (schema, session) = (new_schema(), Session::open());
         let mut node = Node::join(&schema);
-        session.run(&format!(
-            "CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
-            CREATE TRIGGER refuse BEFORE INSERT ON {schema}.timers FOR EACH ROW WHEN (NEW.key = 'bad')
-                EXECUTE FUNCTION {schema}.refuse()"
-        ));
+        refuse(&session, &schema, "INSERT", "NEW.key = 'bad'");
         // Calls begin with another half in turn.
         for round in 0..4 {
             let [first, last, bad] = [(1, "k"), (2, "k"), (3, "bad")].map(|(number, key)| keyed(10 * round + number, key));
@@ -630,11 +625,8 @@ with_server! {
         let mut node = Node::join(&schema);
         let ids = node.put_all((0..40).map(|number| timer(number, -1000)));
         let bad = ids[23];
-        session.run(&format!(
-            "CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
-            CREATE TRIGGER refuse BEFORE UPDATE OF node ON {schema}.timers FOR EACH ROW WHEN (OLD.id = '{bad}')
-                EXECUTE FUNCTION {schema}.refuse()"
-        ));
+        let is_bad = format!("OLD.id = '{bad}'");
+        refuse(&session, &schema, "UPDATE OF node", &is_bad);
         let outcomes = node.try_apply(&[claim(&ids), put(&timer(99, 60_000))]);
         let Ok(Outcome::Claimed { records, damaged, .. }) = &outcomes[0] else { panic!("{outcomes:?}") };
         assert_eq!((records.len(), &damaged[..], outcomes[1].is_ok()), (39, &[bad][..], true));
@@ -642,10 +634,9 @@ with_server! {
         assert_eq!(node.look(None).len(), 1, "it is not found again");
         // Not even its parking: others join and claim all the same.
         session.run(&format!(
-            "UPDATE {schema}.timers SET parked = NULL WHERE id = '{bad}'; DROP TRIGGER refuse ON {schema}.timers;
-            CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.timers FOR EACH ROW WHEN (OLD.id = '{bad}')
-                EXECUTE FUNCTION {schema}.refuse()"
+            "UPDATE {schema}.timers SET parked = NULL WHERE id = '{bad}'; DROP TRIGGER refuse ON {schema}.timers"
         ));
+        refuse(&session, &schema, "UPDATE", &is_bad);
         node.apply(Op::End(records[0].delivery(), Next::GiveBack));
         let mut other = Node::join(&schema);
         assert_eq!(other.claim_now(&[bad, records[0].id]), [records[0].id]);
@@ -657,10 +648,7 @@ with_server! {
         let (schema, session) = (new_schema(), Session::open());
         let mut node = Node::join_with(options(&schema).late_look_interval(Duration::from_millis(300)));
         let ids = node.put_all((0..110).map(|number| timer(number, -1000)));
-        session.run(&format!(
-            "CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no''; END';
-            CREATE TRIGGER refuse BEFORE UPDATE OF node ON {schema}.timers FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()"
-        ));
+        refuse(&session, &schema, "UPDATE OF node", "true");
         let turn = |node: &mut Node| {
             thread::sleep(Duration::from_millis(30));
             node.beat(&[]);
@@ -989,12 +977,7 @@ with_server! {
         let ids = dead.put_all((0..6).map(|number| timer(number, -1000)));
         dead.claim(&ids[..3]);
         node.claim(&ids[3..]);
-        session.run(&format!(
-            "CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$;
-            CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.timers FOR EACH ROW WHEN (OLD.id IN ('{}', '{}'))
-            EXECUTE FUNCTION {schema}.refuse()",
-            ids[1], ids[4]
-        ));
+        refuse(&session, &schema, "UPDATE", &format!("OLD.id IN ('{}', '{}')", ids[1], ids[4]));
         // The claims of the dead node are released, those of the other one searched for.
         dead.declare_dead(&session, &schema);
         session.run(&format!("SELECT pg_terminate_backend({}, 1000)", node.pid(&session, &schema)));
