@@ -31,22 +31,6 @@ fn nothing_is_left_of_timers_that_have_ended() {
 }
 
 #[test]
-fn a_key_belongs_to_the_last_that_got_it_in_its_scope() {
-    let mut labels = Labels::new();
-    let other = KeyScope::Recipient(2);
-    labels.set(timer(1), Some(scoped(ANY, 1, "k")), None);
-    labels.set(timer(2), Some(scoped(other, 1, "k")), None);
-    labels.set(timer(3), Some(scoped(ANY, 1, "k")), None);
-    assert_eq!(labels.holder(&scoped(ANY, 1, "k")), Some(timer(3)));
-    assert_eq!((labels.key_of(1), labels.key_of(3)), (None, Some(&"k".into())));
-    labels.forget(1);
-    assert_eq!(labels.holder(&scoped(ANY, 1, "k")), Some(timer(3)), "it had lost the key before");
-    labels.forget(3);
-    let holders = [ANY, other].map(|scope| labels.holder(&scoped(scope, 1, "k")));
-    assert_eq!(holders, [None, Some(timer(2))]);
-}
-
-#[test]
 fn timers_of_different_kinds_have_equal_keys() {
     let mut labels = Labels::new();
     for (slot, kind) in [(1, 2), (2, 0), (3, 2), (4, 1)] {
@@ -61,20 +45,4 @@ fn timers_of_different_kinds_have_equal_keys() {
     labels.forget(4);
     assert_eq!((holders(&labels, 0..3), labels.holder(&scoped(ANY, 1, "k"))), (vec![(0, 2), (2, 3)], None));
     assert_eq!(labels.holder(&scoped(ANY, 2, "k")), Some(timer(3)));
-}
-
-#[test]
-fn members_of_a_group_keep_the_order_in_which_they_joined() {
-    let mut labels = Labels::new();
-    let group = TimerGroup::from("campaign");
-    for slot in [5, 3, 9] {
-        labels.set(timer(slot), None, Some(group.clone()));
-    }
-    labels.set(timer(4), None, Some("other".into()));
-    let slots =
-        |labels: &Labels, from| -> Vec<u32> { labels.members(&group, from).map(|(_, timer)| timer.index()).collect() };
-    assert_eq!((slots(&labels, 0), slots(&labels, 1), labels.joined()), (vec![5, 3, 9], vec![3, 9], 4));
-    labels.forget(3);
-    assert_eq!((slots(&labels, 0), labels.group_len(&group)), (vec![5, 9], 2));
-    assert_eq!((labels.group_of(5), labels.group_of(3)), (Some(&group), None));
 }

@@ -84,17 +84,3 @@ fn an_entry_is_removed_only_with_the_property() {
     assert_eq!((arena.remove_if(key, |value| *value == 1), arena.len()), (Some(1), 0));
     assert_eq!(arena.remove_at(key.index()), None);
 }
-
-#[test]
-fn slots_are_used_again_before_new_ones_are_made() {
-    let mut arena = Arena::new();
-    let keys: Vec<Key> = (0..100).map(|i| arena.insert(|_| i).unwrap()).collect();
-    for key in &keys {
-        arena.remove(*key);
-    }
-    assert!(arena.is_empty());
-    for i in 0..100 {
-        assert!(arena.insert(|_| i).unwrap().index() < 100);
-    }
-    assert_eq!(arena.insert(|_| 100).unwrap().index(), 100);
-}
