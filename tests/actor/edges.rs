@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use actix::prelude::*;
 use actix_timers::{TimerActor, TimerContext, Timers};
-use support::{Log, Note, Probe, StopWatch, World, eventually, ms, paused, paused_runtime, run};
+use support::{Log, Note, Probe, StopWatch, World, eventually, ms, paused, run};
 
 /// Returns a probe that does not know the time, and its log.
 fn probe() -> (Probe<u32>, Log<u32>) {
@@ -131,21 +131,6 @@ fn asking_for_timers_without_a_system_builds_nothing() {
     .join()
     .unwrap();
     assert!(next_number() - before < 500);
-}
-
-/// The first is still there, but does not run any more, and nor does its timer actor.
-#[test]
-fn a_second_system_on_a_thread_has_a_timer_actor_of_its_own() {
-    let first = System::with_tokio_rt(paused_runtime);
-    first.block_on(async { assert!(Timers::current().is_some()) });
-    System::with_tokio_rt(paused_runtime).block_on(async {
-        let (probe, log) = probe();
-        let addr = probe.start();
-        run(&addr, |_, ctx| _ = ctx.schedule_after(ms(5), Note(1))).await;
-        tokio::time::sleep(ms(10)).await;
-        assert_eq!(log.names(), [1]);
-    });
-    drop(first);
 }
 
 /// Two sets of local tasks on one thread: the timer actor of the first ends, and an older actor lives on in the second,

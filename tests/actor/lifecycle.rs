@@ -15,7 +15,7 @@ use actix_timers::{
 };
 use support::{
     Census, Log, Note, Probe, Recluse, Run, StopWatch, count_panics, idle, in_virtual_time, ms, panic_on_purpose,
-    paused, run, with_probe,
+    paused, paused_runtime, run, with_probe,
 };
 
 /// Timers end with their actor, however it ends: at once, not at their deadlines, and their messages are freed.
@@ -297,22 +297,25 @@ fn a_context_without_a_system_hands_the_message_back() {
     assert_eq!(log.take(), [("started", 10)]);
 }
 
+/// Also while the first is still there, which does not run any more, and nor does its timer actor.
 #[test]
 fn a_second_system_on_a_thread_has_a_timer_actor_of_its_own() {
-    let first = paused(async { Timers::current().unwrap() });
-    let second = paused(async {
-        let (probe, second) = (Probe::new(StopWatch::Paused(tokio::time::Instant::now())), Timers::current().unwrap());
-        let (log, addr) = (probe.log.clone(), probe.start());
-        run(&addr, |_, ctx| _ = ctx.schedule_after(ms(10), Note(1))).await;
-        tokio::time::sleep(ms(20)).await;
-        assert_eq!(log.take(), [(1, 10)]);
-        assert!(matches!(
-            first.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(2)),
-            Err(ScheduleError::Stopped { .. })
-        ));
-        second
-    });
-    assert_ne!(first.name(), second.name());
+    for is_kept in [false, true] {
+        let system = System::with_tokio_rt(paused_runtime);
+        let first = system.block_on(async { Timers::current().unwrap() });
+        let _kept = is_kept.then_some(system);
+        let second = paused(async {
+            let probe = Probe::new(StopWatch::Paused(tokio::time::Instant::now()));
+            let (log, addr) = (probe.log.clone(), probe.start());
+            run(&addr, |_, ctx| _ = ctx.schedule_after(ms(10), Note(1))).await;
+            tokio::time::sleep(ms(20)).await;
+            assert_eq!(log.take(), [(1, 10)]);
+            let late = first.timer(&addr, TimerOptions::new()).try_schedule(ms(1), Note(2));
+            assert!(is_kept || matches!(late, Err(ScheduleError::Stopped { .. })));
+            Timers::current().unwrap()
+        });
+        assert_ne!(first.name(), second.name());
+    }
 }
 
 /// While the timers of a stopped actor are freed, a few in each turn, no caller finds them any more.
