@@ -4,21 +4,3 @@
 
 mod registered;
 mod scraped;
-
-use actix::prelude::*;
-
-#[derive(Message, Clone)]
-#[rtype(result = "()")]
-struct Ring;
-
-struct Bell;
-
-impl Actor for Bell {
-    type Context = Context<Self>;
-}
-
-impl Handler<Ring> for Bell {
-    type Result = ();
-
-    fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
-}

@@ -9,9 +9,7 @@ use actix::prelude::*;
 use actix_timers::metrics::{CATALOGUE, Kind};
 use actix_timers::{TimerActor, Timers, scrape};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use support::metric;
-
-use super::{Bell, Ring};
+use support::{Bell, Ring, metric};
 
 fn install_recorder() -> PrometheusHandle {
     PrometheusBuilder::new().install_recorder().unwrap()

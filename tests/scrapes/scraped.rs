@@ -9,9 +9,7 @@ use actix_timers::{
     TimerOptions, Timers, scrape,
 };
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
-use support::{Note, eventually, probe_on};
-
-use super::{Bell, Ring};
+use support::{Bell, Note, Ring, eventually, probe, probe_on, run};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -174,19 +172,6 @@ fn nothing_is_pending_after_a_handler_that_outlives_its_timer_actor() {
     });
 }
 
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Wait(tokio::sync::oneshot::Receiver<()>);
-
-impl Handler<Wait> for Bell {
-    type Result = ();
-
-    fn handle(&mut self, Wait(waiting): Wait, ctx: &mut Context<Self>) {
-        ctx.schedule_after(Duration::from_secs(60), Ring);
-        ctx.wait(actix::fut::wrap_future(async { _ = waiting.await }));
-    }
-}
-
 /// They are read at the scrape, also if the driver is asleep or stuck. Once it has done its part nothing is overdue; but
 /// an actor waits, and so does its own message.
 #[test]
@@ -203,9 +188,13 @@ fn gauges_are_of_now() {
             ["next_expiration_seconds", "oldest_overdue_seconds", "oldest_waiting_seconds", "pending"]
                 .map(|name| (sum(&page, name, "") * 1e3).round())
         };
-        let (answer, waiting) = tokio::sync::oneshot::channel();
-        let bell = Bell.start();
-        bell.send(Wait(waiting)).await.unwrap();
+        let (answer, waiting) = tokio::sync::oneshot::channel::<()>();
+        let (addr, _log) = probe();
+        run(&addr, |_, ctx| {
+            ctx.schedule_after(Duration::from_secs(60), Note(1));
+            ctx.wait(actix::fut::wrap_future(async { _ = waiting.await }));
+        })
+        .await;
         let first = seen()[0];
         assert!(first > 0.0 && first <= 60_000.0, "{first}");
         // The driver is not polled here: it sees none of this.

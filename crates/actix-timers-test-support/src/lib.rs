@@ -515,6 +515,23 @@ impl<N: Name> Handler<Note<N>> for Probe<N> {
     }
 }
 
+#[derive(Message, Clone)]
+#[rtype(result = "()")]
+pub struct Ring;
+
+/// An actor that takes messages and does nothing.
+pub struct Bell;
+
+impl Actor for Bell {
+    type Context = Context<Self>;
+}
+
+impl Handler<Ring> for Bell {
+    type Result = ();
+
+    fn handle(&mut self, _: Ring, _: &mut Self::Context) {}
+}
+
 /// Starts a probe without a clock.
 pub fn probe<N: Name>() -> (Addr<Probe<N>>, Log<N>) {
     let probe = Probe::new(StopWatch::Source(Arc::default()));

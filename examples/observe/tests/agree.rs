@@ -5,26 +5,11 @@ use std::time::Duration;
 use actix::prelude::*;
 use actix_timers::{ManualClock, TimerActor, scrape};
 use metrics_exporter_prometheus::PrometheusBuilder;
+use support::{Bell, Ring};
 
 use crate::snapshot;
 
 const HOUR: Duration = Duration::from_secs(3600);
-
-#[derive(Message)]
-#[rtype(result = "()")]
-struct Ring;
-
-struct Bell;
-
-impl Actor for Bell {
-    type Context = Context<Self>;
-}
-
-impl Handler<Ring> for Bell {
-    type Result = ();
-
-    fn handle(&mut self, _: Ring, _: &mut Context<Self>) {}
-}
 
 /// Returns the value of the series that a line of the page begins with.
 fn value<'a>(page: &'a str, series: &str) -> Option<&'a str> {
