@@ -4,6 +4,17 @@ use super::super::tick::MAX_TICK;
 use super::*;
 
 #[test]
+fn a_wheel_size_is_at_least_two_and_at_most_the_maximum() {
+    for refused in [0, 1, MAX_WHEEL_SIZE + 1, usize::MAX] {
+        assert_eq!(WheelSize::new(refused), Err(TimingError::WheelSize(refused)));
+    }
+    for accepted in [2, 3, 20, 256, MAX_WHEEL_SIZE] {
+        let size = WheelSize::new(accepted).unwrap();
+        assert_eq!((size.get(), size.ring()), (accepted, 2 * accepted));
+    }
+}
+
+#[test]
 fn a_slot_covers_width_ticks_and_the_ring_comes_round() {
     for (size, width) in [(2usize, 1u64), (3, 1), (3, 3), (8, 64), (20, 400)] {
         let ring = 2 * size;

@@ -7,6 +7,23 @@ fn tick(length: Duration) -> TickLength {
 }
 
 #[test]
+fn only_ticks_between_a_microsecond_and_a_day_are_accepted() {
+    for refused in [
+        Duration::ZERO,
+        Duration::from_nanos(1),
+        MIN_TICK_LENGTH - Duration::from_nanos(1),
+        MAX_TICK_LENGTH + Duration::from_nanos(1),
+        Duration::MAX,
+    ] {
+        assert_eq!(TickLength::new(refused), Err(TimingError::TickLength(refused)));
+    }
+    for accepted in [MIN_TICK_LENGTH, Duration::from_millis(1), MAX_TICK_LENGTH] {
+        assert_eq!(tick(accepted).length(), accepted);
+    }
+    assert_eq!(TickLength::default(), tick(Duration::from_millis(1)));
+}
+
+#[test]
 fn deadlines_round_up_and_now_rounds_down() {
     let ten = tick(Duration::from_millis(10));
     for (nanos, up, down) in
