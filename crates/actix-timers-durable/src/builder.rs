@@ -218,7 +218,7 @@ impl DurableTimersBuilder {
     }
 
     /// Sets how far ahead timers are looked for, default ten seconds: farther, a minute, while few are due. A store that nodes
-    /// share decides by itself: a third of a second ahead, or farther if looks take long.
+    /// share decides by itself: a fifth of a second ahead, or farther if looks take long.
     pub const fn horizon(mut self, horizon: Duration) -> Self {
         self.config.horizon = horizon;
         self

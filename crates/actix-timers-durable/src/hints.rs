@@ -37,7 +37,7 @@ const FAR: Duration = Duration::from_secs(60);
 
 /// The least time ahead, beyond the interval of looks, for which nodes of a shared store look. It is short, since each look
 /// reads all timers of that time anew.
-const LEAST_LEAD: Duration = Duration::from_millis(200);
+const LEAST_LEAD: Duration = Duration::from_millis(100);
 /// The greatest, if looks take long.
 const GREATEST_LEAD: Duration = Duration::from_secs(1);
 
