@@ -52,7 +52,8 @@ const ANYBODYS_SUSPECT: Duration = Duration::from_secs(60);
 /// timers, and the estimate of the server's clock may be ahead of it.
 const OVERLAP: Duration = Duration::from_millis(200);
 
-/// The time between looks at timers of others while a node is overfull: each begins at the first ones that are late.
+/// The time between looks at timers of others while a node is overfull, and of full routes: each begins at the first ones that are
+/// late.
 const OTHERS_EVERY: Duration = Duration::from_secs(1);
 
 /// The order of due timers: by due time, retries aside, then by id.
@@ -92,6 +93,8 @@ pub(super) struct Hints {
     is_overfull: bool,
     /// The time from which a look is at timers of others, too, meanwhile.
     others_from: Option<DueTime>,
+    /// The time from which a look is for earlier timers of full routes.
+    full_from: DueTime,
     /// Whether the last look of a shared store ended because enough timers were known.
     has_stopped: bool,
     /// Whether looks go on from an earlier time than the end of the last one, in a store of one process. They come to that end
@@ -427,6 +430,10 @@ impl Hints {
         if !self.has_stopped || self.others_from.is_none_or(|from| from <= now) {
             self.locked_from.take().into_iter().for_each(|due| self.look_again_from(due));
         }
+        if let Some(plan) = self.plan_at_full(now) {
+            self.again_from = None;
+            return Some(plan);
+        }
         let plan = self.next_plan(now).or_else(|| {
             self.is_behind = false;
             let due = self.again_from.take()?;
@@ -456,9 +463,7 @@ impl Hints {
         }
         if let Some(share) = &self.share {
             let routes = self.in_looks().map(|(index, _)| index).collect();
-            // After the clock was set back it is soon enough, too.
-            let is_soon = |from| now < from && from <= now.saturating_add(OTHERS_EVERY);
-            let (after, others_until) = if self.is_overfull && self.others_from.is_none_or(is_soon) {
+            let (after, others_until) = if self.is_overfull && self.others_from.is_none_or(|from| is_soon(from, now)) {
                 (lowest, None)
             } else {
                 let until = self.in_looks().map(|(index, _)| self.others_until(index, now)).max();
@@ -476,6 +481,18 @@ impl Hints {
         let next = self.in_looks().filter_map(|(_, route)| route.bound).filter(|bound| Some(*bound) > lowest).min();
         let until = next.map_or(end, |next| end.min(next.due));
         Some(Plan { routes, after: lowest, until, limit, share: None, begun: now })
+    }
+
+    /// Returns a look, now and then, for timers that come before those of routes without room: of a node that died.
+    fn plan_at_full(&mut self, now: DueTime) -> Option<Plan> {
+        let share = self.share.clone().filter(|_| !is_soon(self.full_from, now))?;
+        let full = || (0..).zip(&self.routes).filter(|(_, route)| route.is_open && route.is_full);
+        let until = full().map(|(index, _)| self.others_until(index, now)).max()?;
+        let after = full().map(|(_, route)| route.bound.min(route.others)).min()?;
+        let routes = full().map(|(index, _)| index).collect();
+        self.full_from = now.saturating_add(OTHERS_EVERY);
+        let plan = Plan { routes, after, until, limit: self.page, share: Some((share, until)), begun: now };
+        (after < Some(end_of(until))).then_some(plan)
     }
 
     /// Returns the time of the next look in a store of one process, if none is to be made now and no event precedes it.
@@ -582,6 +599,11 @@ impl Route {
         self.bound = self.bound.min(position);
         self.others = self.others.min(position);
     }
+}
+
+/// Returns whether a time is to come soon enough for what is done now and then. After the clock was set back it is not.
+fn is_soon(from: DueTime, now: DueTime) -> bool {
+    now < from && from <= now.saturating_add(OTHERS_EVERY)
 }
 
 const fn position(hint: &Hint) -> Position {
