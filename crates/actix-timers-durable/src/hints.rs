@@ -9,7 +9,8 @@
 //! In a store that nodes share, others put timers at any time, but none with an earlier due time than the present: bounds stay
 //! before it, and each look reads the time ahead anew. A node keeps the hints of its [share](Share), and of timers of others that
 //! are late; these have a bound of their own. A look ends when enough due timers are known, and while more are to come most of the
-//! next ones go on there, without timers of others.
+//! next ones go on there, without timers of others. Routes with many due timers are looked for now and then, up to their first one:
+//! timers of a node that died are older.
 //!
 //! The data structure reads no clock, and knows neither store nor actors.
 
@@ -485,13 +486,13 @@ impl Hints {
 
     /// Returns a look, now and then, for timers that come before those of routes without room: of a node that died.
     fn plan_at_full(&mut self, now: DueTime) -> Option<Plan> {
-        let share = self.share.clone().filter(|_| !is_soon(self.full_from, now))?;
+        let share = self.share.as_ref().filter(|_| !is_soon(self.full_from, now))?;
         let full = || (0..).zip(&self.routes).filter(|(_, route)| route.is_open && route.is_full);
         let until = full().map(|(index, _)| self.others_until(index, now)).max()?;
         let after = full().map(|(_, route)| route.bound.min(route.others)).min()?;
         let routes = full().map(|(index, _)| index).collect();
+        let plan = Plan { routes, after, until, limit: self.page, share: Some((share.clone(), until)), begun: now };
         self.full_from = now.saturating_add(OTHERS_EVERY);
-        let plan = Plan { routes, after, until, limit: self.page, share: Some((share, until)), begun: now };
         (after < Some(end_of(until))).then_some(plan)
     }
 
@@ -601,7 +602,7 @@ impl Route {
     }
 }
 
-/// Returns whether a time is to come soon enough for what is done now and then. After the clock was set back it is not.
+/// Returns whether a later look at timers of others is soon enough. A time far ahead is from before the clock was set back.
 fn is_soon(from: DueTime, now: DueTime) -> bool {
     now < from && from <= now.saturating_add(OTHERS_EVERY)
 }
