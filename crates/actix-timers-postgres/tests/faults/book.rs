@@ -433,9 +433,10 @@ fn timer(timers: &mut HashMap<DurableId, Timer>, at: u64, id: DurableId) -> &mut
 }
 
 impl Absence {
-    /// Returns whether a delivery on the node may be late because of it, given the time of the newer events.
+    /// Returns whether a delivery on the node may be late because of it, given the time of the newer events. The time of
+    /// the delivery may be before them: the node may have stopped between its time and its line.
     fn covers(&self, handled: &Handled, since: u64) -> bool {
-        handled.node == self.node && self.from <= since && since <= handled.at
+        handled.node == self.node && self.from <= since
     }
 }
 
@@ -593,6 +594,11 @@ mod tests {
         assert_eq!(violations_without(&events, u64::MAX, 1), 1, "it was absent later");
         events.push(handled("c", SOUND, &[(1, 1)]));
         assert_eq!(violations_without(&events, 0, 1), 2, "another node, and the same numbers");
+        let mut stopped = book(&[stored(SOUND, 1), handled("b", SOUND, &[(1, 2)])]);
+        let event = Event::Handled { id: id(), number: SOUND, repetition: 1, attempt: 1, due: 0 };
+        stopped.note(Line { at: 1, node: "a".to_owned(), event });
+        stopped.absent(Absence { node: "a".to_owned(), from: 0, window: 1 });
+        assert_eq!(judge(&stopped, false).2, 0, "it stopped after it had read the time of its line");
     }
 
     #[test]
