@@ -94,8 +94,9 @@ pub(super) struct Hints {
     is_overfull: bool,
     /// The time from which a look is at timers of others, too, meanwhile.
     others_from: Option<DueTime>,
-    /// The time from which a look is for earlier timers of full routes.
-    full_from: DueTime,
+    /// The time from which a look is for earlier timers of full routes. None after one, however long that takes, until another
+    /// look could be made.
+    full_from: Option<DueTime>,
     /// Whether the last look of a shared store ended because enough timers were known.
     has_stopped: bool,
     /// Whether looks go on from an earlier time than the end of the last one, in a store of one process. They come to that end
@@ -486,13 +487,14 @@ impl Hints {
 
     /// Returns a look, now and then, for timers that come before those of routes without room: of a node that died.
     fn plan_at_full(&mut self, now: DueTime) -> Option<Plan> {
-        let share = self.share.as_ref().filter(|_| !is_soon(self.full_from, now))?;
+        let from = *self.full_from.get_or_insert(now.saturating_add(OTHERS_EVERY));
+        let share = self.share.as_ref().filter(|_| !is_soon(from, now))?;
         let full = || (0..).zip(&self.routes).filter(|(_, route)| route.is_open && route.is_full);
         let until = full().map(|(index, _)| self.others_until(index, now)).max()?;
         let after = full().map(|(_, route)| route.bound.min(route.others)).min()?;
         let routes = full().map(|(index, _)| index).collect();
         let plan = Plan { routes, after, until, limit: self.page, share: Some((share.clone(), until)), begun: now };
-        self.full_from = now.saturating_add(OTHERS_EVERY);
+        self.full_from = None;
         (after < Some(end_of(until))).then_some(plan)
     }
 
