@@ -329,7 +329,9 @@ impl Hints {
             }
             route.is_full &= route.due.len() > self.full / 2;
         }
-        self.first = if routes == 0 { 0 } else { (self.first + 1) % routes };
+        if !taken.is_empty() {
+            self.first = (self.first + 1) % routes;
+        }
         taken
     }
 

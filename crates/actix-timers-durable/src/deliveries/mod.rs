@@ -534,6 +534,33 @@ mod tests {
         }
     }
 
+    /// No later event may have them claimed.
+    #[test]
+    fn due_timers_do_not_wait_behind_hints_that_are_not_claimed() {
+        System::new().block_on(async {
+            let clock = ManualClock::new();
+            let builder = DurableTimers::builder(MemoryStore::new()).clock(clock.clone()).open_route::<Note>("closed");
+            let options = crate::RouteOptions::new().window(1);
+            let timers = builder.route_with::<Note>("route", Silent.start(), options).start().unwrap();
+            clock.settle().await;
+            let flush = |actor: &mut DurableTimerActor| {
+                let now = actor.wall();
+                let hint = |number, route, is_suspect| {
+                    let id = DurableId::from_parts(now, number, 0);
+                    Hint { id, due: now, nominal: now, route, is_suspect }
+                };
+                let (first, next) = (hint(2, 1, false), hint(3, 1, false));
+                for (passed_over, due) in [(hint(1, 0, true), first), (first, next)] {
+                    actor.hints.return_slot(1);
+                    [passed_over, due].into_iter().for_each(|hint| actor.hints.add(hint, now));
+                    actor.flush();
+                    assert!(actor.claiming.contains_key(&due.id), "beside {passed_over:?}");
+                }
+            };
+            timers.addr().send(Run(flush)).await.unwrap();
+        });
+    }
+
     /// Another node has claimed it after the lease of this one, and has died.
     #[test]
     fn a_blamed_timer_leaves_the_window_to_others_while_its_handler_goes_on() {

@@ -26,29 +26,27 @@ impl DurableTimerActor {
         }
     }
 
+    /// Goes on after hints that [`claim`](Self::claim) passes over: no event follows.
     fn claim_due(&mut self) {
-        if self.alone.is_under_way() || !self.has_lease() {
-            return;
-        }
-        let is_idle = self.handling == 0 && self.claiming.is_empty();
-        match self.alone.turn(self.now(), &self.hints, is_idle) {
-            Turn::Suspect(suspects) => {
-                let suspect = self.hints.take_suspect();
-                return self.claim(suspect.into_iter().collect(), suspects);
-            }
-            Turn::WaitBegins => {
-                self.alarm(ISOLATION, Event::Wake);
-                return;
-            }
-            Turn::Waits => return,
-            Turn::Others => {}
-        }
-        loop {
-            let due = self.hints.take(GROUP);
-            let is_full = due.len() == GROUP;
-            self.claim(due, Suspects::Left);
-            if !is_full {
-                return;
+        while !self.alone.is_under_way() && self.has_lease() {
+            let is_idle = self.handling == 0 && self.claiming.is_empty();
+            match self.alone.turn(self.now(), &self.hints, is_idle) {
+                Turn::Suspect(suspects) => {
+                    let suspect = self.hints.take_suspect();
+                    self.claim(suspect.into_iter().collect(), suspects);
+                }
+                Turn::WaitBegins => {
+                    self.alarm(ISOLATION, Event::Wake);
+                    return;
+                }
+                Turn::Waits => return,
+                Turn::Others => loop {
+                    let due = self.hints.take(GROUP);
+                    if due.is_empty() {
+                        return;
+                    }
+                    self.claim(due, Suspects::Left);
+                },
             }
         }
     }

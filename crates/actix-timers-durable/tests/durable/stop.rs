@@ -44,7 +44,7 @@ fn a_stop_stores_outcomes_of_handlers_and_starts_no_delivery(medium: impl Medium
         let builder = diary.builder(&medium, &clock).route_with::<Note>("two", diary.writer(&clock), one_by_one());
         let timers = builder.start().unwrap();
         clock.settle().await;
-        assert_eq!(diary.attempts()[2..], [(100_000, 3, 1), (100_000, 4, 1), (100_000, 5, 1)]);
+        assert_eq!(diary.attempts()[2..], [(100_000, 4, 1), (100_000, 5, 1), (100_000, 3, 1)]);
         assert_eq!(timers.counts().await.unwrap().pending, 0);
     });
 }
