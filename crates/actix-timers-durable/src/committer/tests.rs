@@ -440,6 +440,27 @@ fn a_claim_that_a_stop_overtakes_uses_up_no_attempt() {
     }
 }
 
+/// The close gives back the later one, too.
+#[test]
+fn an_end_whose_row_is_another_delivery_by_now_is_of_no_later_claim() {
+    let disk = MemoryDisk::new();
+    let (setup, reports) = setup(disk.open(), &Hands::default());
+    let committer = Committer::start(setup, true).unwrap();
+    let id = put_one(&committer, 0);
+    committer.submit(claim(id));
+    let first = claimed(&reports).remove(0);
+    assert_eq!(block_on(committer.change(Op::Cancel(id))).unwrap(), Outcome::InProgress);
+    let found = Found { record: Arc::clone(&first), state: crate::DurableState::Pending };
+    assert!(is_created(&block_on(committer.change(Op::Restore(Arc::new(found))))));
+    committer.submit(claim(id));
+    assert_ne!(claimed(&reports)[0].delivery(), first.delivery());
+    committer.submit(Op::End(first.delivery(), Next::Delete));
+    committer.submit(Request::Retire);
+    close(&committer).unwrap();
+    let found = Reads::get(&mut disk.open(), id).unwrap().unwrap();
+    assert_eq!(found.record.progress.used, first.progress.used);
+}
+
 #[test]
 fn without_callers_the_thread_ends_after_the_pending_requests() {
     let (gate, disk) = (Gate::default(), MemoryDisk::new());

@@ -341,7 +341,7 @@ impl Writer {
                 if let Op::EndWith(delivery, ..) = op {
                     replies.of_handlers += 1;
                     if matches!(outcome, Ok(Outcome::Ended { .. })) {
-                        self.claimed.remove(&delivery.id);
+                        self.forget(delivery);
                     }
                 }
                 // Rows that no look expects may be there.
@@ -358,7 +358,7 @@ impl Writer {
             }
             (None, Op::End(delivery, next)) => match outcome {
                 Ok(outcome) => {
-                    self.claimed.remove(&delivery.id);
+                    self.forget(delivery);
                     let is_written = matches!(outcome, Outcome::Ended { .. });
                     let dead = reason_of_death(&next).filter(|_| is_written);
                     report.ended.push(Ended { delivery, outcome, dead });
@@ -366,6 +366,13 @@ impl Writer {
                 Err(error) => self.unwritten = Some(error),
             },
             (None, _) => {}
+        }
+    }
+
+    /// Notes that a delivery is over, unless its timer was claimed again since then.
+    fn forget(&mut self, delivery: Delivery) {
+        if self.claimed.get(&delivery.id) == Some(&delivery) {
+            self.claimed.remove(&delivery.id);
         }
     }
 
