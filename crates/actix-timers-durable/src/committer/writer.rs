@@ -294,7 +294,7 @@ impl Writer {
         requester.is_refused = is_end && !is_locked;
         if is_of_all || error.is_of_the_store() {
             report.is_behind |= is_end;
-            return is_end.then_some(PAUSE);
+            return is_end.then(|| pause_apart(now, self.waiting.len()));
         }
         if is_end && is_locked {
             return Some(PAUSE);
@@ -518,4 +518,12 @@ impl Writer {
             Request::Change { .. } | Request::Look(_) => {}
         }
     }
+}
+
+/// Returns the time until the next try of an end that failed with its commit, and waits at this place. Every second one goes apart: one
+/// that fails all beside it is soon alone. Few times are used, so that not each makes a commit while the store is away.
+fn pause_apart(now: Duration, place: usize) -> Duration {
+    let part = PAUSE / 2;
+    let over = Duration::from_nanos((now.subsec_nanos() % part.subsec_nanos()).into());
+    PAUSE + if place.is_multiple_of(2) { Duration::ZERO } else { part } - over
 }
