@@ -149,21 +149,55 @@ impl Subject for AppendOnlyLog {
 }
 
 /// The engine below the store: rows of the data alone, inserted and deleted. No claims, keys, indexes or checksums.
-struct BareSqlite {
+pub(crate) struct BareSqlite {
     connection: Connection,
     path: PathBuf,
+    found: Vec<Id>,
+    /// The last id that was found.
+    after: Id,
 }
 
+type Id = [u8; 16];
+
 impl BareSqlite {
-    fn new(directory: &Path) -> Self {
+    pub(crate) fn new(directory: &Path) -> Self {
         let path = directory.join("sqlite");
         std::fs::create_dir(&path).unwrap();
         let connection = Connection::open(path.join("bare.db")).unwrap();
-        let create = "PRAGMA page_size = 2048; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+        let create = "PRAGMA page_size = 2048; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -32768;
             CREATE TABLE timers (id BLOB PRIMARY KEY, due INTEGER NOT NULL, route TEXT NOT NULL, message_type TEXT NOT NULL,
               payload BLOB NOT NULL) STRICT, WITHOUT ROWID";
         connection.execute_batch(create).unwrap();
-        Self { connection, path }
+        Self { connection, path, found: Vec::new(), after: Id::default() }
+    }
+
+    /// Deletes the timers of the last step, and finds others up to this due time, with new ones in one transaction. Returns
+    /// the number of the former.
+    pub(crate) fn step(&mut self, put: &[Timer], until: u64) -> usize {
+        let end = DurableId::from_parts(Timer { number: 0, due: until + 1 }.due(), 0, 0);
+        let mut find = self.connection.prepare_cached("SELECT id FROM timers WHERE id > ?1 AND id < ?2").unwrap();
+        let rows = find.query_map((self.after, end.as_uuid().as_bytes()), |row| row.get(0)).unwrap();
+        let found: Vec<Id> = rows.map(Result::unwrap).collect();
+        drop(find);
+        self.after = found.last().copied().unwrap_or(self.after);
+        let ended = std::mem::replace(&mut self.found, found);
+        self.change(put, &ended);
+        ended.len()
+    }
+
+    fn change(&mut self, put: &[Timer], remove: &[Id]) {
+        let transaction = self.connection.transaction().unwrap();
+        let mut insert = transaction.prepare_cached("INSERT INTO timers VALUES (?1, ?2, ?3, ?4, ?5)").unwrap();
+        for timer in put {
+            let (id, due) = (timer.id(), timer.due().as_millis().cast_signed());
+            insert.execute((id.as_uuid().as_bytes(), due, ROUTE, MESSAGE_TYPE, timer.payload())).unwrap();
+        }
+        let mut delete = transaction.prepare_cached("DELETE FROM timers WHERE id = ?1").unwrap();
+        for id in remove {
+            assert_eq!(delete.execute([id]).unwrap(), 1);
+        }
+        drop((insert, delete));
+        transaction.commit().unwrap();
     }
 }
 
@@ -173,18 +207,8 @@ impl Subject for BareSqlite {
     }
 
     fn commit(&mut self, put: &[Timer], remove: &[Timer]) {
-        let transaction = self.connection.transaction().unwrap();
-        let mut insert = transaction.prepare_cached("INSERT INTO timers VALUES (?1, ?2, ?3, ?4, ?5)").unwrap();
-        for timer in put {
-            let (id, due) = (timer.id(), timer.due().as_millis().cast_signed());
-            insert.execute((id.as_uuid().as_bytes(), due, ROUTE, MESSAGE_TYPE, timer.payload())).unwrap();
-        }
-        let mut delete = transaction.prepare_cached("DELETE FROM timers WHERE id = ?1").unwrap();
-        for timer in remove {
-            assert_eq!(delete.execute([timer.id().as_uuid().as_bytes()]).unwrap(), 1);
-        }
-        drop((insert, delete));
-        transaction.commit().unwrap();
+        let ids: Vec<Id> = remove.iter().map(|timer| *timer.id().as_uuid().as_bytes()).collect();
+        self.change(put, &ids);
     }
 
     fn pending(&mut self) -> Option<u64> {
