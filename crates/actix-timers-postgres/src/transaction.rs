@@ -229,7 +229,7 @@ impl PostgresStore {
     /// # Errors
     /// The statement failed, and has aborted the transaction, as of [`schedule_in`](Self::schedule_in): with the code
     /// `NO_DATA_FOUND` if the delivery has ended otherwise: by a cancel, its time-out, another node, or an earlier call in the
-    /// same transaction.
+    /// same transaction. At the isolation level `SERIALIZABLE` ends of different timers that continue may conflict.
     pub async fn complete_in<M>(&self, client: &impl GenericClient, message: &Durable<M>) -> Result<(), DurableError> {
         self.end_in(client, message, Ok(())).await
     }

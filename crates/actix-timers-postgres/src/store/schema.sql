@@ -561,37 +561,33 @@ BEGIN
     due := p_timer.due;
     is_placed := true;
     in_progress := false;
-    -- The request was repeated.
-    PERFORM FROM @schema@.timers t WHERE t.id IN (p_timer.id, @schema@.kept_id(p_timer.id));
-    IF FOUND THEN
-        PERFORM @schema@.await_standbys();
-        is_placed := false;
-        other := p_timer.id;
-        RETURN;
-    END IF;
-    -- It begins anew only when another transaction has removed the timer with the key meanwhile.
+    -- It begins anew only when a transaction has removed the timer with the key meanwhile. Before it inserts it reads no more than it
+    -- must: transactions at SERIALIZABLE would conflict, even without a key.
     FOR i IN 1..1000 LOOP
         IF p_replace THEN
             DELETE FROM @schema@.timers t WHERE t.route = p_timer.route AND t.key = p_timer.key
+                AND NOT EXISTS (SELECT FROM @schema@.timers s WHERE s.id IN (p_timer.id, @schema@.kept_id(p_timer.id)))
                 RETURNING CASE WHEN t.ended IS NULL THEN t.id END, t.node IS NOT NULL INTO other, in_progress;
-        ELSE
-            DELETE FROM @schema@.timers t
-                WHERE t.route = p_timer.route AND t.key = p_timer.key AND t.ended IS NOT NULL AND t.keep_until <= @schema@.server_now();
         END IF;
         INSERT INTO @schema@.timers (id, due, nominal, route, message_type, message_version, payload, codec, headers, key, max_attempts,
             retry, repeat, keep_key, moved, created)
         VALUES (p_timer.*, p_timer.due <> @schema@.first_due(p_timer.id), v_created)
-        ON CONFLICT (route, key) WHERE key IS NOT NULL DO NOTHING;
+        -- Without a target: while an index is built anew beside the old one, that is not the only arbiter.
+        ON CONFLICT DO NOTHING;
         IF FOUND THEN
             RETURN;
         END IF;
-        IF NOT p_replace THEN
+        -- The request was repeated, or another timer has the key.
+        SELECT @schema@.id_of(t) INTO other FROM @schema@.timers t WHERE t.id IN (p_timer.id, @schema@.kept_id(p_timer.id));
+        IF NOT FOUND AND NOT p_replace THEN
+            DELETE FROM @schema@.timers t
+                WHERE t.route = p_timer.route AND t.key = p_timer.key AND t.ended IS NOT NULL AND t.keep_until <= @schema@.server_now();
             SELECT @schema@.id_of(t) INTO other FROM @schema@.timers t WHERE t.route = p_timer.route AND t.key = p_timer.key;
-            IF FOUND THEN
-                PERFORM @schema@.await_standbys();
-                is_placed := false;
-                RETURN;
-            END IF;
+        END IF;
+        IF FOUND THEN
+            PERFORM @schema@.await_standbys();
+            is_placed := false;
+            RETURN;
         END IF;
     END LOOP;
     RAISE EXCEPTION 'the timer with the key "%" of the route "%" changes all the time: repeat the request', p_timer.key, p_timer.route

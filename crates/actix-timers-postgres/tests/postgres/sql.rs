@@ -413,6 +413,46 @@ with_server! {
         assert_eq!(session.value::<i64>(&format!("SELECT count(*) FROM {schema}.timers")), 0);
     }
 
+    fn serializable_transactions_with_different_keys_or_none_do_not_conflict() {
+        let (schema, session) = (new_schema(), Session::open());
+        connect(options(&schema)).unwrap();
+        session.run(&format!("SELECT {schema}.schedule('a', 'Order', '8'::jsonb, now() + interval '1 hour', key => 'k')"));
+        let users = [Session::open(), Session::open()];
+        for key in ["NULL", "gen_random_uuid()::text"] {
+            users.iter().for_each(|user| user.run("BEGIN ISOLATION LEVEL SERIALIZABLE"));
+            for user in users.iter().cycle().take(4) {
+                user.run(&format!("SELECT {schema}.schedule('a', 'Order', '8'::jsonb, now() + interval '1 hour', key => {key})"));
+            }
+            users.iter().for_each(|user| user.run("COMMIT"));
+        }
+        assert_eq!(session.value::<i64>(&format!("SELECT count(*) FROM {schema}.timers")), 9);
+    }
+
+    /// As `REINDEX CONCURRENTLY` does: in between both indexes are unique, and one is not valid. A slow index makes the time longer
+    /// between the look for the key and its entry.
+    fn requests_with_one_key_agree_while_its_index_is_built_anew() {
+        let (schema, session) = (new_schema(), Session::open());
+        connect(options(&schema)).unwrap();
+        session.run(&format!(
+            "CREATE FUNCTION {schema}.slow(uuid) RETURNS uuid IMMUTABLE LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.3); RETURN $1; END';
+            CREATE INDEX ON {schema}.timers ({schema}.slow(id)); DROP INDEX {schema}.timers_key;
+            CREATE UNIQUE INDEX timers_key ON {schema}.timers (route, key) WHERE key IS NOT NULL;
+            CREATE UNIQUE INDEX timers_key_new ON {schema}.timers (route, key) WHERE key IS NOT NULL;
+            UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{schema}.timers_key_new'::regclass"
+        ));
+        let outcomes = std::thread::scope(|scope| {
+            let schedule = || {
+                let sql = format!("SELECT outcome FROM {schema}.schedule('a', 'Order', '8'::jsonb, now() + interval '1 hour', key => 'k')");
+                Session::open().value::<String>(&sql)
+            };
+            let requests = [scope.spawn(schedule), scope.spawn(schedule)];
+            let mut outcomes = requests.map(|request| request.join().unwrap());
+            outcomes.sort_unstable();
+            outcomes
+        });
+        assert_eq!(outcomes, ["created", "exists"]);
+    }
+
     fn ends_in_a_session_of_an_application_read_no_whole_table() {
         let (schema, session) = (new_schema(), Session::open());
         let mut node = Node::join(&schema);
