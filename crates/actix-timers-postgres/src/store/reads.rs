@@ -39,7 +39,7 @@ const COUNT: &str = "
 /// Whether a row `t` has route `$6`, key `$7`, type `$10`, a key that begins with `$11`, and the header `$12` of the value `$13`.
 const IS_WANTED: &str = "coalesce(t.route = $6::text, true) AND ($7::text IS NULL OR coalesce(t.key = $7::text, false))
     AND coalesce(t.message_type = $10::text, true)
-    AND ($11::text IS NULL OR coalesce(starts_with(t.key COLLATE \"C\", $11::text), false))
+    AND ($11::text IS NULL OR coalesce(starts_with(t.key, $11::text), false))
     AND ($12::text IS NULL OR coalesce(t.headers ->> $12::text = $13::text, false))";
 /// Whether a row `t` comes after (`$2`, `$3`), and is due up to `$4`.
 const IN_RANGE: &str = "(t.due, t.id) > ($2::bigint, $3::uuid) AND t.due <= $4::bigint";

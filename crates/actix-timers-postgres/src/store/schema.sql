@@ -14,14 +14,15 @@ CREATE TABLE @schema@.timers (
     moved boolean NOT NULL DEFAULT false,
     -- The due time of the message, retries aside; of a repetition its place on the grid.
     nominal bigint NOT NULL,
-    route text NOT NULL,
+    -- Indexed texts are in the order of their bytes: that of another collation changes with the system, and the index would be wrong.
+    route text COLLATE "C" NOT NULL,
     message_type text NOT NULL,
     message_version int NOT NULL DEFAULT 1,
     payload bytea NOT NULL,
     codec text,
     headers jsonb,
     -- At most one timer of a route has it.
-    key text,
+    key text COLLATE "C",
     -- The number of the last delivery of this repetition. It only rises.
     attempt int NOT NULL DEFAULT 0,
     -- The part of the budget of attempts that is used up.
@@ -67,7 +68,7 @@ CREATE INDEX dead_letters_dead_at ON @schema@.dead_letters (dead_at);
 -- Finished timers, and repetitions, of routes that keep a past. `finished` is the time of the end, `took_ms` the duration of the last
 -- attempt, `outcome` is `complete` or `dead`.
 CREATE TABLE @schema@.past (
-    id uuid NOT NULL, repetition bigint NOT NULL, route text NOT NULL, message_type text NOT NULL, message_version int NOT NULL,
+    id uuid NOT NULL, repetition bigint NOT NULL, route text COLLATE "C" NOT NULL, message_type text NOT NULL, message_version int NOT NULL,
     attempt int NOT NULL, nominal bigint NOT NULL, finished bigint NOT NULL, took_ms bigint NOT NULL, outcome text NOT NULL,
     key text, headers jsonb, errors jsonb, result text,
     PRIMARY KEY (id, repetition)
@@ -90,14 +91,14 @@ CREATE TABLE @schema@.nodes (
 
 -- Routes that a node has served.
 CREATE TABLE @schema@.routes (
-    name text PRIMARY KEY,
+    name text COLLATE "C" PRIMARY KEY,
     since timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
 -- Routes, and nodes by name, that start nothing until a time, or until the row is deleted.
 CREATE TABLE @schema@.pauses (
-    kind text NOT NULL CHECK (kind IN ('route', 'node')),
-    name text NOT NULL,
+    kind text COLLATE "C" NOT NULL CHECK (kind IN ('route', 'node')),
+    name text COLLATE "C" NOT NULL,
     until bigint,
     who text,
     why text,

@@ -97,6 +97,16 @@ with_server! {
         assert_eq!(node.claim(&[timer.id]).len(), 1);
     }
 
+    fn no_index_depends_on_the_collation_of_the_database() {
+        let (schema, session) = (new_schema(), Session::open());
+        connect(PostgresOptions::new().schema(&schema)).unwrap();
+        let indexes = session.query(&format!(
+            "SELECT DISTINCT i.indexrelid::regclass::text FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid, unnest(i.indcollation::oid[]) AS k(oid)
+            WHERE c.relnamespace = '{schema}'::regnamespace AND k.oid NOT IN (0, '\"C\"'::regcollation)"
+        ));
+        assert_eq!(indexes.iter().map(|row| row.get(0)).collect::<Vec<String>>(), [""; 0]);
+    }
+
     fn the_functions_of_others_in_the_schema_keep_their_rights() {
         let (schema, admin) = (new_schema(), Session::open());
         // One has a name that is ours, too.
