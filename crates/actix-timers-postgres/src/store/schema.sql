@@ -591,8 +591,8 @@ BEGIN
             RETURN;
         END IF;
     END LOOP;
-    RAISE EXCEPTION 'the timer with the key "%" of the route "%" changes all the time: repeat the request', p_timer.key, p_timer.route
-        USING ERRCODE = 'serialization_failure';
+    RAISE EXCEPTION 'other timers conflict with this one all the time: by the key "%" of the route "%", or by a unique index of yours',
+        p_timer.key, p_timer.route USING ERRCODE = 'unique_violation';
 END
 $$;
 

@@ -428,6 +428,18 @@ with_server! {
         assert_eq!(session.value::<i64>(&format!("SELECT count(*) FROM {schema}.timers")), 9);
     }
 
+    fn a_timer_that_an_index_of_the_user_refuses_is_an_error_that_says_so() {
+        let (schema, session) = (new_schema(), Session::open());
+        let mut node = Node::join(&schema);
+        session.run(&format!("CREATE UNIQUE INDEX ON {schema}.timers (message_type)"));
+        let refused = |error: &str| assert!(error.contains("a unique index of yours"), "{error}");
+        node.put(&timer(1, 60_000));
+        for second in [timer(2, 60_000), keyed(3, "k")] {
+            refused(&node.try_apply(&[put(&second)]).remove(0).unwrap_err().to_string());
+        }
+        refused(&session.error(&format!("SELECT {schema}.schedule('a', 'Order', '8'::jsonb, now())")));
+    }
+
     /// As `REINDEX CONCURRENTLY` does: in between both indexes are unique, and one is not valid. A slow index makes the time longer
     /// between the look for the key and its entry.
     fn requests_with_one_key_agree_while_its_index_is_built_anew() {
