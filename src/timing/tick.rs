@@ -78,12 +78,13 @@ impl TickLength {
         }
     }
 
-    /// Returns the last tick that begins not after `time`, at most [`MAX_TICK`].
+    /// Returns the last tick that begins not after `time`, below [`MAX_TICK`]: that one stands for all deadlines beyond the
+    /// range, and never comes.
     #[inline]
     pub fn round_down(self, time: Duration) -> Tick {
         match u64::try_from(time.as_nanos()) {
             Ok(nanos) => nanos / self.nanos,
-            Err(_) => saturate(time.as_nanos() / u128::from(self.nanos)),
+            Err(_) => saturate(time.as_nanos() / u128::from(self.nanos)).min(MAX_TICK - 1),
         }
     }
 

@@ -109,6 +109,23 @@ fn no_delay_and_no_time_of_day_panics() {
     }
 }
 
+/// Also not when a clock has passed the range and another timer is scheduled there.
+#[test]
+fn a_deadline_beyond_the_range_never_falls_due() {
+    paused(async {
+        let world = World::manual(TimerActor::builder());
+        let (addr, log) = world.probe();
+        let never = world.after(&addr, u64::MAX, 1);
+        for step in [Duration::from_secs(u64::MAX / 2), Duration::MAX] {
+            world.clock().hands.jump(step);
+            world.after(&addr, 0, 2);
+            world.settle().await;
+            assert_eq!(log.names(), [2]);
+        }
+        assert!(world.timers.cancel(never).is_cancelled());
+    });
+}
+
 #[test]
 fn any_builder_values_work_or_get_an_error() {
     let ticks =

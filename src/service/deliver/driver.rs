@@ -172,7 +172,7 @@ impl Session<'_> {
         budget: &mut usize,
         wakers: &mut Vec<Waker>,
     ) -> bool {
-        let (service, tick) = (self.service, self.service.tick_at(now));
+        let (service, tick) = (self.service, self.service.tick.round_down(now));
         let mut run = std::mem::take(&mut self.state().driver.run);
         // The inbox that was signalled last, while the lock is kept.
         let mut signalled = None;
@@ -359,11 +359,6 @@ impl Service {
         wakers.into_iter().for_each(Waker::wake);
         self.contain(|| self.meters.turned(began.elapsed()));
         if more { TurnResult::More } else { TurnResult::Sleep(sleep) }
-    }
-
-    /// Returns the last tick that begins not after `time`. The last one of all stands for all times beyond, and never comes.
-    pub(crate) fn tick_at(&self, time: Duration) -> Tick {
-        self.tick.round_down(time).min(MAX_TICK - 1)
     }
 
     /// Notes a new message in the inbox of `owner`; returns the waker to call.

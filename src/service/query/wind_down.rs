@@ -44,7 +44,7 @@ impl Service {
         let in_wheel: usize = wheel.level_stats().map(|stats| stats.entries).sum();
         let under_way = counters.pending > in_wheel as u64;
         let is_over = |wind_down: &mut WindDown| {
-            now >= wind_down.until || !(under_way || wheel.has_due_by(self.tick_at(wind_down.until)))
+            now >= wind_down.until || !(under_way || wheel.has_due_by(self.tick.round_down(wind_down.until)))
         };
         state.driver.wind_downs.extract_if(.., is_over).collect()
     }
