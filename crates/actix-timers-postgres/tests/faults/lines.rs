@@ -4,7 +4,7 @@
 //! the handler. A kill loses at most the last event. `asked`, `cancelling` and `moving` come before their requests.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -109,6 +109,13 @@ impl Reader {
     pub(crate) fn open(path: &Path) -> Self {
         let file = OpenOptions::new().create(true).append(true).read(true).open(path).unwrap();
         Self { file, rest: Vec::new() }
+    }
+
+    /// Leaves out the lines so far.
+    pub(crate) fn at_end(path: &Path) -> Self {
+        let mut reader = Self::open(path);
+        reader.file.seek(SeekFrom::End(0)).unwrap();
+        reader
     }
 
     /// Returns the lines written since the last call.

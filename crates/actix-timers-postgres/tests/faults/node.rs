@@ -346,11 +346,10 @@ impl Requests {
         }
     }
 
-    /// Reads the lines of all nodes, to know their timers.
+    /// Reads the lines of all nodes from now on, to know their timers.
     async fn listen(self: Rc<Self>) {
-        let mut reader = Reader::open(&self.config.lines);
-        // Earlier timers.
-        reader.read();
+        // To parse millions of bytes would hold up the deliveries for longer than a lease.
+        let mut reader = Reader::at_end(&self.config.lines);
         loop {
             tokio::time::sleep(Duration::from_millis(50)).await;
             let mut known = self.known.lock().unwrap();
