@@ -54,8 +54,11 @@ pub(super) struct Writer {
     waiting: Vec<Change>,
     /// The reason for which an end was not written before the close.
     unwritten: Option<Arc<StoreError>>,
-    /// The maximum number of new changes in one commit, and of those that are tried again.
+    /// The maximum number of new changes in one commit.
     group: usize,
+    /// That of changes that are tried again: fewer after each failure of ends that had failed with their commit, so that the
+    /// ones which fail all others are soon alone.
+    tried_again: usize,
     /// Whether the last commit failed, and the next one may fail for the same reason.
     trouble: Trouble,
     meters: Arc<DurableMeters>,
@@ -152,6 +155,7 @@ impl Writer {
             waiting: Vec::new(),
             unwritten: None,
             group,
+            tried_again: group,
             trouble: Trouble::None,
             meters,
             published: None,
@@ -201,7 +205,7 @@ impl Writer {
     ) -> usize {
         let now = clock().time;
         let due = self.waiting.extract_if(.., |(_, requester)| requester.at <= now);
-        let mut changes: Vec<_> = due.take(self.group).collect();
+        let mut changes: Vec<_> = due.take(self.tried_again).collect();
         let first = changes.len();
         let (mut others, mut looking) = (Vec::new(), None);
         let (mut places, mut bytes) = (0, 0);
@@ -261,6 +265,7 @@ impl Writer {
         replies.written = Some((ops.len(), now.saturating_sub(begun.time)));
         self.note_trouble(applied.as_ref().err());
         let is_applied = applied.is_ok();
+        self.note_tries(requesters.iter().filter(|requester| requester.is_refused).count(), is_applied, now);
         let outcomes: Vec<Answered<Outcome>> = match applied {
             Ok(outcomes) => outcomes.into_iter().map(|outcome| outcome.map_err(Arc::new)).collect(),
             Err(error) => vec![Err(Arc::new(error)); ops.len()],
@@ -294,7 +299,7 @@ impl Writer {
         requester.is_refused = is_end && !is_locked;
         if is_of_all || error.is_of_the_store() {
             report.is_behind |= is_end;
-            return is_end.then(|| pause_apart(now, self.waiting.len()));
+            return is_end.then_some(PAUSE);
         }
         if is_end && is_locked {
             return Some(PAUSE);
@@ -311,6 +316,21 @@ impl Writer {
             }
             _ => (is_locked && waited < PATIENCE).then_some(PAUSE),
         }
+    }
+
+    /// Notes the result of a commit with ends that had been refused.
+    fn note_tries(&mut self, ends: usize, is_applied: bool, now: Duration) {
+        if ends == 0 {
+            return;
+        }
+        if is_applied {
+            self.tried_again = self.tried_again.saturating_mul(2).min(self.group);
+            return;
+        }
+        self.tried_again = (ends / 2).max(1);
+        // While the store is away not each of them makes a commit.
+        let refused = self.waiting.iter_mut().map(|(_, requester)| requester).filter(|requester| requester.is_refused);
+        refused.for_each(|requester| requester.at = requester.at.max(now.saturating_add(PAUSE / 2)));
     }
 
     fn note_trouble(&mut self, error: Option<&StoreError>) {
@@ -518,12 +538,4 @@ impl Writer {
             Request::Change { .. } | Request::Look(_) => {}
         }
     }
-}
-
-/// Returns the time until the next try of an end that failed with its commit, and waits at this place. Every second one goes apart: one
-/// that fails all beside it is soon alone. Few times are used, so that not each makes a commit while the store is away.
-fn pause_apart(now: Duration, place: usize) -> Duration {
-    let part = PAUSE / 2;
-    let over = Duration::from_nanos((now.subsec_nanos() % part.subsec_nanos()).into());
-    PAUSE + if place.is_multiple_of(2) { Duration::ZERO } else { part } - over
 }
