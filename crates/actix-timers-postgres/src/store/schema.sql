@@ -163,7 +163,7 @@ CREATE FUNCTION @schema@.is_suspect(p_used int, p_own int, p_of_route int) RETUR
 
 -- Whether nodes have served such a `route`, or one has this name (`node`).
 CREATE FUNCTION @schema@.can_pause(p_kind text, p_name text) RETURNS boolean LANGUAGE sql VOLATILE AS $$
-    SELECT CASE p_kind WHEN 'route' THEN EXISTS (SELECT FROM @schema@.routes r WHERE r.name = p_name)
+    SELECT CASE p_kind WHEN 'route' THEN EXISTS (SELECT FROM @schema@.routes r WHERE r.name = p_name COLLATE "C")
         WHEN 'node' THEN EXISTS (SELECT FROM @schema@.nodes n WHERE n.name = p_name) ELSE false END
 $$;
 
@@ -192,7 +192,7 @@ $$;
 -- Ends a pause. Returns whether there was one.
 CREATE FUNCTION @schema@.resume(kind text, name text) RETURNS boolean LANGUAGE sql AS $$
     WITH ended AS (
-        DELETE FROM @schema@.pauses p WHERE p.kind = $1 AND p.name = $2 AND coalesce(p.until > @schema@.server_now(), true) RETURNING true
+        DELETE FROM @schema@.pauses p WHERE p.kind = $1 COLLATE "C" AND p.name = $2 COLLATE "C" AND coalesce(p.until > @schema@.server_now(), true) RETURNING true
     )
     SELECT EXISTS (SELECT FROM ended)
 $$;
