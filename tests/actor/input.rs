@@ -48,7 +48,7 @@ fn settings() -> impl Iterator<Item = (Duration, usize)> {
     ticks.into_iter().flat_map(|tick| [2, 256, 65_536].map(|wheel_size| (tick, wheel_size)))
 }
 
-/// A clock that stands still at the end of its range has not reached what lies beyond.
+/// A clock that stands still at the end of its range has not reached any later time.
 #[test]
 fn a_deadline_beyond_the_clock_never_falls_due() {
     paused(async {
