@@ -40,13 +40,13 @@ impl DurableTimerActor {
                     return;
                 }
                 Turn::Waits => return,
-                Turn::Others => loop {
+                Turn::Others => {
                     let due = self.hints.take(GROUP);
                     if due.is_empty() {
                         return;
                     }
                     self.claim(due, Suspects::Left);
-                },
+                }
             }
         }
     }
