@@ -192,7 +192,8 @@ $$;
 -- Ends a pause. Returns whether there was one.
 CREATE FUNCTION @schema@.resume(kind text, name text) RETURNS boolean LANGUAGE sql AS $$
     WITH ended AS (
-        DELETE FROM @schema@.pauses p WHERE p.kind = $1 COLLATE "C" AND p.name = $2 COLLATE "C" AND coalesce(p.until > @schema@.server_now(), true) RETURNING true
+        DELETE FROM @schema@.pauses p WHERE p.kind = $1 COLLATE "C" AND p.name = $2 COLLATE "C"
+            AND coalesce(p.until > @schema@.server_now(), true) RETURNING true
     )
     SELECT EXISTS (SELECT FROM ended)
 $$;
